@@ -139,9 +139,12 @@ def handed_out(
     """
     here = (each for each in assignments_for(host_id) if each.lease_id == lease_id)
     wanted = next((each for each in here if each.phase == "run"), None)
-    if wanted is None or not wanted.secrets or wanted.tenant_id is None or wanted.ends_at <= now:
+    if wanted is None or wanted.tenant_id is None or wanted.ends_at <= now:
         raise LeaseNotToRun(lease_id=lease_id)
-    values, versions = opened(vault, wanted.tenant_id, wanted.secrets)
+    more = [wanted.fetch_secret] if wanted.fetch_secret else []
+    if not (names := list(dict.fromkeys([*wanted.secrets, *more]))):
+        raise LeaseNotToRun(lease_id=lease_id)
+    values, versions = opened(vault, wanted.tenant_id, names)
     delivered = SecretsDelivered(
         lease_id=lease_id,
         tenant_id=TenantId(wanted.tenant_id),

@@ -22,7 +22,11 @@ class CutShape(serializers.Serializer[Any]):
 
 
 class WorkAttemptShape(serializers.Serializer[Any]):
-    """What one host did of the work. exit_code: null where it was stopped, or is not known."""
+    """What one host did of the work. exit_code: null where it was stopped, or is not known.
+
+    commit: of the repository that it began with; empty: of none. left_out: what of that, or of the
+    file, did not come, and why.
+    """
 
     number = serializers.IntegerField()
     host_id = serializers.UUIDField()
@@ -30,6 +34,8 @@ class WorkAttemptShape(serializers.Serializer[Any]):
     ended_at = MomentField(allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
     reason = serializers.CharField()
+    commit = serializers.CharField()
+    left_out = serializers.ListField(child=serializers.CharField())
 
 
 class OutputShape(serializers.Serializer[Any]):

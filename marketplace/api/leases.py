@@ -144,6 +144,7 @@ class LeaseShape(serializers.Serializer[Any]):
     checkpoint_at = MomentField(allow_null=True)
     checkpoint_seconds = serializers.IntegerField(allow_null=True)
     inputs = serializers.UUIDField(allow_null=True)
+    fetch = serializers.CharField(allow_null=True)
     outputs = serializers.ListField(child=serializers.CharField(), allow_null=True)
     volumes = MountShape(many=True, allow_null=True)
     kept_seconds = serializers.IntegerField(allow_null=True)
@@ -185,7 +186,7 @@ class OneLeaseShape(LeaseShape):
     outputs_failed = OutputFailedShape(many=True)
 
 
-CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre", "inputs", "outputs", "volumes")
+CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre", "inputs", "fetch", "outputs", "volumes")
 """Why and for whom a lease was asked for is its consumer's own affair."""
 
 

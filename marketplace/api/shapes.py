@@ -67,6 +67,9 @@ class WorkloadBody(Body):
     each in the file /run/secrets/NAME; secret_variables: which of them are variables as well.
     volumes: what it finds of the organisation's volumes. end_when_idle_seconds: its leases
     are given back once idle for so long, 300 to 43,200; left out: by the organisation's rule alone.
+    fetch: what the host fetches where the work starts, instead of `inputs`, such as
+    `git+https://host/path@ref#folder` or `https://host/file#sha256=…`; fetch_secret: the name of
+    the secret that is shown there.
     """
 
     kind = TextField()
@@ -79,6 +82,8 @@ class WorkloadBody(Body):
     checkpoint_seconds = CountField(value_min=1, required=False)
     image = TextField(required=False, allow_blank=True)
     inputs = serializers.UUIDField(required=False)
+    fetch = TextField(required=False, allow_blank=True)
+    fetch_secret = TextField(required=False, allow_blank=True)
     outputs = serializers.ListField(
         child=TextField(trim_whitespace=False, max_length=OUTPUT_LENGTH_MAX),
         default=list,
@@ -177,24 +182,7 @@ def terms_of(
         service_class=cast(ServiceClass, asked["service_class"]),
         patience=cast(Patience, asked["patience"]),
         seeks=cast(Seeks, asked["seeks"]),
-        workload=Workload(
-            kind=asked["workload"]["kind"],
-            command=tuple(asked["workload"]["command"]),
-            environment=tuple(sorted(asked["workload"]["environment"].items())),
-            checkpoint_seconds=asked["workload"].get("checkpoint_seconds"),
-            image=asked["workload"].get("image", ""),
-            inputs=asked["workload"].get("inputs"),
-            outputs=tuple(asked["workload"]["outputs"]),
-            secrets=tuple(asked["workload"]["secrets"]),
-            secret_variables=tuple(asked["workload"]["secret_variables"]),
-            volumes=tuple(
-                VolumeMount(
-                    each["name"], each.get("path", f"volumes/{each['name']}"), each["writable"]
-                )
-                for each in asked["workload"]["volumes"]
-            ),
-            end_when_idle_seconds=asked["workload"].get("end_when_idle_seconds"),
-        ),
+        workload=_workload_of(asked["workload"]),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
         good_till=good_till,
@@ -208,6 +196,27 @@ def terms_of(
     )
 
 
+def _workload_of(asked: Mapping[str, Any]) -> Workload:
+    return Workload(
+        kind=asked["kind"],
+        command=tuple(asked["command"]),
+        environment=tuple(sorted(asked["environment"].items())),
+        checkpoint_seconds=asked.get("checkpoint_seconds"),
+        image=asked.get("image", ""),
+        inputs=asked.get("inputs"),
+        fetch=asked.get("fetch", ""),
+        fetch_secret=asked.get("fetch_secret", ""),
+        outputs=tuple(asked["outputs"]),
+        secrets=tuple(asked["secrets"]),
+        secret_variables=tuple(asked["secret_variables"]),
+        volumes=tuple(
+            VolumeMount(each["name"], each.get("path", f"volumes/{each['name']}"), each["writable"])
+            for each in asked["volumes"]
+        ),
+        end_when_idle_seconds=asked.get("end_when_idle_seconds"),
+    )
+
+
 class WorkloadShape(serializers.Serializer[Any]):
     """What will run."""
 
@@ -217,6 +226,8 @@ class WorkloadShape(serializers.Serializer[Any]):
     checkpoint_seconds = serializers.IntegerField(allow_null=True)
     image = serializers.CharField()
     inputs = serializers.UUIDField(allow_null=True)
+    fetch = serializers.CharField()
+    fetch_secret = serializers.CharField()
     outputs = serializers.ListField(child=serializers.CharField())
     secrets = serializers.ListField(child=serializers.CharField())
     secret_variables = serializers.ListField(child=serializers.CharField())

@@ -166,7 +166,9 @@ def _secrets(placed: BidPlaced, by: Meta) -> list[Part]:
 
         return Part(Secret, secret_id_of(placed.tenant_id, name), decide, by)
 
-    return [seeing(name) for name in placed.workload.secrets]
+    work = placed.workload
+    names = dict.fromkeys([*work.secrets, *([work.fetch_secret] if work.fetch_secret else ())])
+    return [seeing(name) for name in names]
 
 
 def release_stray_hold(

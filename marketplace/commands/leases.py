@@ -200,13 +200,25 @@ def files_awaited(
 
 
 def lease_started(
-    store: EventStore, *, lease_id: LeaseId, host_id: HostId, by: Meta, now: datetime
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId,
+    by: Meta,
+    now: datetime,
+    commit: str = "",
+    left_out: Sequence[str] = (),
 ) -> Position:
     """Take note that a host's agent started its part of the work.
 
+    commit: which one its source was resolved to; left_out: what of that did not come.
     Raises: LeaseUnknown.
     """
-    return _decide(store, lease_id, lambda lease: lease.work_started(host_id=host_id, now=now), by)
+
+    def decide(lease: Lease) -> Sequence[LeaseEvent]:
+        return lease.work_started(host_id=host_id, now=now, commit=commit, left_out=left_out)
+
+    return _decide(store, lease_id, decide, by)
 
 
 def save_work(

@@ -44,6 +44,9 @@ class BidRow(models.Model):
     """The folder that the work finds; null: none."""
     outputs = models.JSONField(default=list)
     """What of the work's folder is kept, as patterns."""
+    fetch = models.CharField(max_length=1024, default="")
+    """What the host fetches for the work; fetch_secret: the name of what is shown there."""
+    fetch_secret = models.CharField(max_length=64, default="")
     secrets = models.JSONField(default=list)
     """Names of secrets that the work is handed; secret_variables: those that are variables too."""
     secret_variables = models.JSONField(default=list)

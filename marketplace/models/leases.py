@@ -56,6 +56,8 @@ class LeaseRow(models.Model):
     checkpoint_seconds = models.PositiveIntegerField(null=True)
     inputs = models.UUIDField(null=True, db_index=True)
     """The folder that its work finds; null: none."""
+    fetch = models.CharField(max_length=1024, default="")
+    """What its host fetches for its work; empty: nothing."""
     outputs = models.JSONField(default=list)
     """What of its work's folder is kept, as patterns."""
     volumes = models.JSONField(default=list)

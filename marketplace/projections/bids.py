@@ -142,6 +142,8 @@ def _row(placed: BidPlaced) -> BidRow:
         image=placed.workload.image,
         inputs=placed.workload.inputs,
         outputs=list(placed.workload.outputs),
+        fetch=placed.workload.fetch,
+        fetch_secret=placed.workload.fetch_secret,
         secrets=list(placed.workload.secrets),
         secret_variables=list(placed.workload.secret_variables),
         volumes=[asdict(each) for each in placed.workload.volumes],

@@ -192,6 +192,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         cost_centre=scheduled.cost_centre,
         checkpoint_seconds=scheduled.workload.checkpoint_seconds,
         inputs=scheduled.workload.inputs,
+        fetch=scheduled.workload.fetch,
         outputs=list(scheduled.workload.outputs),
         volumes=[asdict(each) for each in scheduled.workload.volumes],
         burst=any(share.source == "burst" for share in shares),
@@ -242,6 +243,8 @@ def _told(workload: Workload) -> dict[str, Any]:
         told["secret_variables"] = list(workload.secret_variables)
     if workload.volumes:
         told["volumes"] = [asdict(each) for each in workload.volumes]
+    if workload.fetch:
+        told |= {"fetch": workload.fetch, "fetch_secret": workload.fetch_secret}
     return told
 
 

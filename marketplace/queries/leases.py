@@ -71,6 +71,8 @@ class Assignment:
     outputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     secret_variables: tuple[str, ...] = ()
+    fetch: str = ""
+    fetch_secret: str = ""
     volumes: tuple[VolumeMount, ...] = ()
     notice_seconds: int | None = None
     sandbox: str = ""
@@ -318,6 +320,8 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             secrets=tuple(row.workload.get("secrets", ())),
             secret_variables=tuple(row.workload.get("secret_variables", ())),
             volumes=tuple(VolumeMount(**each) for each in row.workload.get("volumes", ())),
+            fetch=row.workload.get("fetch", ""),
+            fetch_secret=row.workload.get("fetch_secret", ""),
             notice_seconds=notices.get(row.lease_id),
             sandbox=(row.lease_id in asked and asked[row.lease_id].sandbox_min) or "",
         )

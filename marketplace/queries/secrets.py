@@ -16,9 +16,13 @@ def uses(actor: Actor) -> Counter[str]:
     """Return how many bids that wait, or whose lease is not over, name each secret."""
     waiting, over = Q(state="open"), ("closed", "failed")
     leased = LeaseRow.objects.filter(tenant_id=actor.tenant_id).exclude(state__in=over)
-    rows = visible(actor, BidRow).filter(tenant_id=actor.tenant_id).exclude(secrets=[])
+    rows = visible(actor, BidRow).filter(tenant_id=actor.tenant_id)
+    rows = rows.exclude(secrets=[], fetch_secret="")
     named = rows.filter(waiting | Q(lease_id__in=leased.values("lease_id")))
-    return Counter(name for names in named.values_list("secrets", flat=True) for name in names)
+    found: Counter[str] = Counter()
+    for names, fetching in named.values_list("secrets", "fetch_secret"):
+        found.update({*names, *([fetching] if fetching else ())})
+    return found
 
 
 def secrets(actor: Actor) -> QuerySet[SecretRow]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import typer
 
+from .fetching import Fetch, FetchSecret
 from .forms import money, percent
 from .idle import Idle, idle_seconds
 from .printing import NotPrinted
@@ -43,6 +44,7 @@ ONE = (
     ("workload.checkpoint_seconds", "checkpoint every, s"),
     ("workload.image", "image"),
     ("workload.inputs", "inputs"),
+    ("workload.fetch", "its host fetches"),
     ("workload.outputs", "outputs"),
     ("workload.secrets", "secrets"),
     ("workload.secret_variables", "of these as variables"),
@@ -168,7 +170,7 @@ def _asked(
     soonest: bool, saves: str | None = None, image: str = "", inputs: UUID | None = None,
     outputs: list[str] | None = None, secrets: list[str] | None = None,
     secret_variables: list[str] | None = None, volumes: list[str] | None = None,
-    end_when_idle: str | None = None,
+    end_when_idle: str | None = None, fetch: str = "", fetch_secret: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -189,8 +191,8 @@ def _asked(
         asked["workload"]["checkpoint_seconds"] = length_of(saves)
     if (idle := idle_seconds(end_when_idle)) is not None:
         asked["workload"]["end_when_idle_seconds"] = idle
-    if image:
-        asked["workload"]["image"] = image
+    texts = {"image": image, "fetch": fetch, "fetch_secret": fetch_secret}
+    asked["workload"] |= {name: said for name, said in texts.items() if said}
     if inputs is not None:
         asked["workload"]["inputs"] = str(inputs)
     if outputs:
@@ -256,7 +258,7 @@ def create(
     repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, saves: Saves = None,
     image: Image = "", inputs: Inputs = None, outputs: Outputs = None,
     secret: Secret = None, secret_env: SecretEnv = None, volume: Mounted = None,
-    end_when_idle: Idle = None,
+    end_when_idle: Idle = None, fetch: Fetch = "", fetch_secret: FetchSecret = "",
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -265,7 +267,7 @@ def create(
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, saves, image, inputs, outputs,
-                   secret, secret_env, volume, end_when_idle)  # fmt: skip
+                   secret, secret_env, volume, end_when_idle, fetch, fetch_secret)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.

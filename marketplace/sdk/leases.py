@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from .fetching import told
 from .forms import gpu_hours, money
 from .idle import idle, sentence
 from .printing import shown
@@ -95,6 +96,8 @@ def show(context: typer.Context, lease: UUID) -> None:
     for each in found.get("attempts", ()):
         if each["started_at"] is None and each["reason"]:
             session.printer.say(f"Host {each['host_id']} did not start the work: {each['reason']}")
+        for said in told(each):
+            session.printer.say(said)
     if found.get("state") == "active" and not session.printer.as_json:
         standing = session.client.get(f"leases/{lease}/idle")
         if standing.get("rule") is not None:

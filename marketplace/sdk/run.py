@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from . import files, logs
 from .bids import Centre, For, Gpus, Image, Kind, Max, Outputs, Unit
 from .ending import NOT_RUN
+from .fetching import FetchSecret, FetchThere, fetched_there, told
 from .forms import money
 from .idle import Idle, idle_seconds
 from .session import Session, session_of
@@ -73,6 +74,7 @@ def run(
     to: To = None, kind: Kind = "other", unit: Unit = None, centre: Centre = "",
     cheapest: Cheapest = False, timeout: Timeout = "1d", detach: Detach = False,
     volume: Mounted = None, end_when_idle: Idle = None, network: Network = None,
+    fetch_there: FetchThere = False, fetch_secret: FetchSecret = "",
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -92,6 +94,7 @@ def run(
     named: dict[str, Any] = {"image": image, "outputs": outputs, "volumes": mounts_of(volume)}
     named["end_when_idle_seconds"] = idle_seconds(end_when_idle)
     workload |= {name: said for name, said in named.items() if said}
+    workload |= fetched_there(folder, there=fetch_there, secret=fetch_secret)
     asked = {
         "query": f"{needs} network={network}".strip() if network else needs,
         "gpus": gpus,
@@ -104,7 +107,7 @@ def run(
     }
     if unit is not None:
         asked["subscriber_id"] = unit
-    if folder is not None:
+    if folder is not None and not fetch_there:
         workload["inputs"] = files.send(session, folder)["id"]
     placed = session.client.post("bids", asked)
     session.announce(
@@ -114,6 +117,8 @@ def run(
         return
     session.client.log.is_told = True
     lease = wait_for_lease(session, placed["id"], seconds=seconds)
+    for each in (said for attempt in lease["attempts"] for said in told(attempt)):
+        session.printer.say(each)
     with _going_on(session, lease["id"]):
         logs.show(session, lease["id"])
         lease = _ended(session, lease["id"], has_outputs=bool(outputs))

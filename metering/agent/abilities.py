@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection
 
 from . import sealing
 from .runtimes.port import Runtime
+from .runtimes.sources import Fetching
 
 ABLE: dict[str, Callable[[Runtime], bool]] = {
+    "fetch": lambda runtime: isinstance(runtime, Fetching) and runtime.fetches,
     "files": lambda runtime: runtime.has_folders,
     "hand": lambda _: True,
     "logs": lambda _: True,
@@ -22,8 +24,8 @@ ABLE: dict[str, Callable[[Runtime], bool]] = {
     "network-open": lambda runtime: runtime.reaches == "open",
     "images-only": lambda runtime: runtime.images_only,
 }
-"""By word: `files`, `volumes`, `logs`, `secrets`, `podman`, `access`; `hand`: it knows the owner's
-switch."""
+"""By word: `files`, `volumes`, `logs`, `secrets`, `podman`, `access`; `fetch`: the source of work;
+`hand`: it knows the owner's switch."""
 
 
 def abilities_of(runtime: Runtime, more: Collection[str] = ()) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Each action may fail and is decided again at the next tick, so nothing here wait
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from .cleaning import Cleaning
@@ -15,6 +15,7 @@ from .courier import Courier
 from .files.carrier import Carrier
 from .filler import Filler
 from .gpus.port import GpuFault, InstanceBusy, InstanceRefused
+from .handing import names_of
 from .instances import Instances
 from .inventory import Inventory
 from .memory import Memory, report
@@ -60,11 +61,21 @@ class Acting:
             self.say(f"{action.lease_id} {what}", f"lease {action.lease_id}: {what}: {error}")
 
     def begin(self, work: Work, lease: LeaseState, *, fresh: bool) -> None:
-        """Meter work from its start on, and report that it runs."""
+        """Meter work from its start on, and report that it runs, or what it still waits for."""
+        if work.state == "starting":
+            if work.coming:
+                self._tell_coming(work.lease_id, work.coming)
+            return
         ends = dict.fromkeys(lease.terms.gpu_uuids, work.started_ms)
         records = [
             {"t": "open", "lease": str(work.lease_id), "ends": ends},
-            report(lease.terms, "started", work.started_ms),
+            report(
+                lease.terms,
+                "started",
+                work.started_ms,
+                commit=work.commit,
+                left_out=work.left_out,
+            ),
         ]
         if self.memory.keep(records, sync=True):
             self.sampler.open(work.lease_id, ends, ends_ms=lease.terms.ends_ms, fresh=fresh)
@@ -157,9 +168,9 @@ class Acting:
         try:
             brought = self.files.bring(assignment, deadline_ms=terms.deadline_ms)
             devices = self.instances.make(lease_id, assignment.gpu_uuids)
-            secrets = self.courier.handing.take(lease_id, assignment.secrets)
+            secrets = self.courier.handing.take(lease_id, names_of(assignment))
             spec = WorkSpec.of(assignment, terms, devices, brought)
-            work = self.runtime.start(replace(spec, secrets=secrets))
+            work = self.runtime.start(spec.handed(secrets, assignment.secrets))
         except (InstanceRefused, StartFailed) as failure:
             return self.close_unstarted(lease_id, "failed", str(failure))
         except (InstanceBusy, GpuFault, NotYet) as reason:  # asked for again at the next tick
@@ -167,8 +178,8 @@ class Acting:
                 self._tell_coming(lease_id, str(reason))
             return self.say(str(lease_id), f"lease {lease_id}: waits: {reason}")
         self.courier.handing.forget(lease_id)
-        self._coming_ms.pop(lease_id, None)
+        if not work.coming:
+            self._coming_ms.pop(lease_id, None)
         log.info("lease %s: started", lease_id)
         self.files.drop(lease_id)  # they are the work's now
-        if work.state != "starting":
-            self.begin(work, self.memory.state.leases[lease_id], fresh=True)
+        self.begin(work, self.memory.state.leases[lease_id], fresh=True)

@@ -280,7 +280,7 @@ class Agent:
             if work.lost and not work.started_ms and lease.ends is None:
                 self._acting.close_unstarted(lease_id, "failed", work.detail)
                 continue
-            if lease.ends is None and work.state != "starting":
+            if lease.ends is None:
                 self._acting.begin(work, lease, fresh=False)
             if work.state == "ended":
                 self._finish(lease_id, lease, work)

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 from . import sealing
 from .runtimes.port import NotYet, StartFailed
 from .uplink import Refused, Unreachable, Uplink
-from .wire import SecretsAsked
+from .wire import Assignment, SecretsAsked
 
 ASKED_FOR = "its secrets are asked for"
 NO_ANSWER = "the server handed out no secrets"
@@ -97,6 +97,12 @@ class Handing:
         except (sealing.SealBroken, binascii.Error, ValueError, KeyError, TypeError):
             # Not what was said: that may have a value in it.
             raise Unreachable("the server's answer about secrets does not open") from None
+
+
+def names_of(assignment: Assignment) -> tuple[str, ...]:
+    """Return the names of all that is asked for: of the work's own secrets, and its source's."""
+    more = "" if assignment.source is None else assignment.source.secret
+    return tuple(dict.fromkeys([*assignment.secrets, *([more] if more else ())]))
 
 
 def _sentence(refusal: Refused) -> str:

@@ -91,6 +91,8 @@ def report(
     exit_code: int | None = None,
     detail: str = "",
     reclaimed: bool = False,
+    commit: str = "",
+    left_out: Sequence[str] = (),
 ) -> Record:
     """Return the record of a report.
 
@@ -102,7 +104,7 @@ def report(
     if what == "saved":
         half = f"saved {at_ms}"
     report_id = uuid5(lease_id, " ".join([half, *sorted(terms.gpu_uuids)]))
-    body = {
+    body: Record = {
         "report_id": str(report_id),
         "lease_id": str(lease_id),
         "what": what,
@@ -114,4 +116,7 @@ def report(
         body["reclaimed"] = True
     if what == "stopped" and detail.startswith(over_share.BEGINS):
         body["over_share"] = True
+    # Servers of before know neither, and have no work that has them.
+    more = {"commit": commit, "left_out": list(left_out)}
+    body |= {name: said for name, said in more.items() if said}
     return {"t": "report", "body": body}

@@ -30,6 +30,7 @@ from .wire_of_work import (
     VOLUME_MISSING_PATH,
     VOLUME_READ_PATH,
     VOLUME_VERSIONS_PATH,
+    Acknowledged,
     Blob,
     BlobBytes,
     Inputs,
@@ -49,6 +50,7 @@ from .wire_of_work import (
     SecretsAsked,
     SecretsSealed,
     Sha256,
+    Source,
     Stream,
     VolumeAsked,
     VolumeKept,
@@ -267,10 +269,9 @@ class Assignment(Message):
     inputs: the folder whose files the work finds where it starts; None: none. outputs: patterns of
         what of that place is kept when the work ended.
     secrets: names of those that the work is handed, for which the agent asks; secret_variables:
-        which of them are variables of its environment as well.
-    volumes: what it finds of its tenant's volumes, and where.
+        which are variables of it as well. volumes: what it finds of its tenant's, and where.
     notice_seconds: between a reclaim and the loss of the GPUs, as it was agreed; None: not said.
-    sandbox: the least level at which it may run; empty: any.
+    sandbox: the least level at which it may run; empty: any. source: what its host fetches first.
     """
 
     lease_id: UUID
@@ -293,6 +294,7 @@ class Assignment(Message):
     volumes: Annotated[tuple[VolumeMount, ...], Length(0, 8)] = ()
     notice_seconds: Annotated[int, Between(0, 366 * 86_400)] | None = None
     sandbox: Annotated[str, Length(0, 16)] = ""
+    source: Source | None = None
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:
@@ -346,8 +348,8 @@ class Report(Message):
         it was not started, because somebody else's process fills its GPU.
     reclaimed: it was stopped, or never started, by the owner's hand at the host.
     over_share: it was stopped, as it held more GPU memory than its share has.
-    exit_code: of a command that ended by itself or by our signal; negative is the signal's
-        number; null when unknown or never started.
+    exit_code: of a command that ended; negative: a signal's number; null: unknown, or never began.
+    commit: with `started`, which one its source led to; left_out: what of that did not come.
     """
 
     report_id: UUID
@@ -358,6 +360,8 @@ class Report(Message):
     detail: Detail
     reclaimed: bool = False
     over_share: bool = False
+    commit: Annotated[str, Length(0, 64)] = ""
+    left_out: Annotated[tuple[Annotated[str, Length(0, 200)], ...], Length(0, 32)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,10 +445,3 @@ class SampleBatch(Message):
                 raise WireError("must be in the order of seq", place)
         if {each.seq for each in self.batch} & {each.seq for each in self.health}:
             raise WireError("uses a seq of an interval again", "health")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledged(Message):
-    """The answer: everything of this boot up to this seq is stored and need not come again."""
-
-    acknowledged_seq: Annotated[int, Between(0, 2**53)]

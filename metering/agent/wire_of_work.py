@@ -204,6 +204,29 @@ class OutputsFailed(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Message):
+    """What a host fetches for work: a commit of a git repository, or one file.
+
+    ref, folder: of a repository; sha256: of a file, and empty for a repository. secret: the name
+    of the one that the server of the address is shown; empty: none.
+    """
+
+    url: Annotated[str, Length(9, 2048)]
+    ref: Annotated[str, Length(0, 200)] = ""
+    folder: Annotated[str, Length(0, 1024)] = ""
+    sha256: Annotated[str, Length(0, 64)] = ""
+    secret: Annotated[str, Length(0, 64)] = ""
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith("https://"):
+            raise WireError("is not https", "url")
+        if bool(self.ref) == bool(self.sha256):
+            raise WireError("names a commit or a file", "ref")
+        if self.ref.startswith("-"):
+            raise WireError("is no commit", "ref")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeMount(Message):
     """A volume that the work of a lease finds at `path`, beneath the place where it starts.
 
@@ -254,3 +277,10 @@ class VolumeKept(Message):
     """The answer: the version that was kept. The same manifest on the same base again: the same."""
 
     version: Annotated[int, Between(1, 2**53)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged(Message):
+    """The answer: everything of this boot up to this seq is stored and need not come again."""
+
+    acknowledged_seq: Annotated[int, Between(0, 2**53)]

@@ -24,6 +24,7 @@ from ledger.domain.refusal import Invalid, Refusal
 from ledger.rest import Endpoint
 from ledger.rest.problems import answer_problem, field_problems
 from listings.queries import told_to_agent
+from marketplace.domain.bids.sources import read_source
 from marketplace.logs import default_logs
 from marketplace.queries.leases import Assignment, assignments_for
 from marketplace.secrets import handed_out
@@ -166,11 +167,19 @@ def _spoken(wanted: Assignment, knows_hand: bool = False) -> wire.Assignment | N
                 "volumes": [asdict(each) for each in wanted.volumes],
                 "notice_seconds": wanted.notice_seconds if knows_hand else None,
                 "sandbox": wanted.sandbox if knows_hand else "",
+                "source": _source(wanted),
             }
         )
     except wire.WireError as unfit:
         log.error("assignment.unfit", lease=str(wanted.lease_id), reason=str(unfit))
         return None
+
+
+def _source(wanted: Assignment) -> dict[str, str] | None:
+    """Return what the host fetches for the work; None: nothing."""
+    if not wanted.fetch:
+        return None
+    return {**asdict(read_source(wanted.fetch)), "secret": wanted.fetch_secret}
 
 
 class AgentSecrets(AgentEndpoint):

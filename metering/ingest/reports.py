@@ -90,7 +90,15 @@ def _tell(
         case "fetching":
             leases.files_awaited(store, lease_id=lease_id, host_id=host_id, by=by, now=now)
         case "started":
-            leases.lease_started(store, lease_id=lease_id, host_id=host_id, by=by, now=now)
+            leases.lease_started(
+                store,
+                lease_id=lease_id,
+                host_id=host_id,
+                by=by,
+                now=now,
+                commit=report.commit,
+                left_out=report.left_out,
+            )
         case "exited" | "stopped":
             leases.lease_stopped(
                 store,

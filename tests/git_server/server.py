@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -75,40 +76,44 @@ class Repository:
         )
 
 
+def answer(
+    root: Path, command: str, path: str, headers: Message[str, str], body: bytes
+) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Return how git's own server answers for the repositories below a folder."""
+    parts = urlsplit(path)
+    env = {
+        "PATH": os.environ["PATH"],
+        "GIT_PROJECT_ROOT": str(root),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "REQUEST_METHOD": command,
+        "PATH_INFO": parts.path,
+        "QUERY_STRING": parts.query,
+        "CONTENT_TYPE": headers.get("Content-Type", ""),
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_CONTENT_ENCODING": headers.get("Content-Encoding", ""),
+        "GIT_PROTOCOL": headers.get("Git-Protocol", ""),
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+    }
+    done = subprocess.run([str(_backend())], input=body, env=env, capture_output=True, check=False)
+    head, _, content = done.stdout.partition(b"\r\n\r\n")
+    said = [line.partition(": ")[::2] for line in head.decode().split("\r\n") if line]
+    status = next((value for name, value in said if name == "Status"), "200 OK")
+    return int(status.split()[0]), [each for each in said if each[0] != "Status"], content
+
+
 @contextmanager
 def serving(root: Path) -> Iterator[tuple[str, list[str]]]:
     """Serve the repositories below a folder; give the address, and what was asked, as it comes."""
-    backend, asked = _backend(), list[str]()
+    asked = list[str]()
 
     class Handler(BaseHTTPRequestHandler):
         def do_any(self) -> None:
-            parts = urlsplit(self.path)
             asked.append(f"{self.command} {self.path}")
-            length = int(self.headers.get("Content-Length") or 0)
-            env = {
-                "PATH": os.environ["PATH"],
-                "GIT_PROJECT_ROOT": str(root),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "REQUEST_METHOD": self.command,
-                "PATH_INFO": parts.path,
-                "QUERY_STRING": parts.query,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "CONTENT_LENGTH": str(length),
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-                "GIT_CONFIG_GLOBAL": "/dev/null",
-            }
-            body = self.rfile.read(length)
-            done = subprocess.run(
-                [str(backend)], input=body, env=env, capture_output=True, check=False
-            )
-            head, _, content = done.stdout.partition(b"\r\n\r\n")
-            headers = [line.split(": ", 1) for line in head.decode().split("\r\n") if line]
-            status = next((value for name, value in headers if name == "Status"), "200 OK")
-            self.send_response(int(status.split()[0]))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, headers, content = answer(root, self.command, self.path, self.headers, body)
+            self.send_response(status)
             for name, value in headers:
-                if name != "Status":
-                    self.send_header(name, value)
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

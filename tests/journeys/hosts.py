@@ -34,12 +34,17 @@ class Machine:
         """The name of the agent's process."""
         return f"agent-{self.region}"
 
-    def start_agent(self, *options: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start the agent as a process."""
+    def start_agent(
+        self,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        confined: bool = False,
+    ) -> None:
+        """Start the agent as a process. confined: it runs work in bubblewrap."""
         command = [
             sys.executable, "-m", "metering.agent", "run", "--server", self.market.url,
             "--state-dir", str(self.state_dir), "--hostname", self.region, *options,
-            *work_options(),
+            *work_options(confined=confined),
         ]  # fmt: skip
         let_through(self.state_dir.parent)
         given = {"OFFPEAK_AGENT_TOKEN": self.token, **(environment or {})}

@@ -24,6 +24,8 @@ NEEDS: tuple[tuple[str, str], ...] = (
     ("image", "podman"),
     ("access", "access"),
     ("volumes", "volumes"),
+    ("fetch", "fetch"),
+    ("fetch_secret", "secrets"),
 )
 """Which field of a workload, where it is not empty, needs which ability."""
 

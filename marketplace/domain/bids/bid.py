@@ -12,6 +12,7 @@ from ledger.domain.refusal import Refusal, Unknown
 from marketplace.domain.bids import bounds
 from marketplace.domain.bids.bounds import DEADLINE_AHEAD_MAX, DEADLINE_ROOM, in_utc
 from marketplace.domain.bids.idle_time import need_idle_time
+from marketplace.domain.bids.sources import check_source
 from marketplace.domain.bids.workload_profiles import complete
 from marketplace.domain.facts.events import (
     BidAmended,
@@ -327,7 +328,9 @@ def _check_work(terms: BidTerms) -> None:
     """Refuse work that cannot be handed to a host, or finds no volumes there."""
     bounds.check_workload(terms.workload)
     need_idle_time(terms.workload.end_when_idle_seconds)
-    need_mounts(terms.workload.volumes, one_host=terms.placement == "same-host")
+    one_host = terms.placement == "same-host"
+    need_mounts(terms.workload.volumes, one_host=one_host)
+    check_source(terms.workload, one_host=one_host)
 
 
 def place(terms: BidTerms, *, now: datetime) -> BidPlaced:

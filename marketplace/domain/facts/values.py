@@ -132,6 +132,8 @@ class Workload:
     secrets: names of those it finds as files; secret_variables: those of them that are variables
     of its environment as well. Never a value. volumes: what it finds of its organisation's.
     end_when_idle_seconds: idle for so long, its leases are given back; None: by no rule of its own.
+    fetch: what its host fetches where it starts (`marketplace/domain/bids/sources.py`); empty:
+    nothing. fetch_secret: the name of the secret that is shown there; empty: none.
     """
 
     kind: str
@@ -146,6 +148,8 @@ class Workload:
     secret_variables: tuple[str, ...] = ()
     volumes: tuple[VolumeMount, ...] = ()
     end_when_idle_seconds: int | None = None
+    fetch: str = ""
+    fetch_secret: str = ""
 
 
 @dataclass(frozen=True, slots=True)

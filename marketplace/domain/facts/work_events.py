@@ -17,12 +17,18 @@ class FilesAwaited(Event, name="marketplace.files-awaited"):
     at: datetime
 
 
-class WorkStarted(Event, name="marketplace.work-started"):
-    """The agent of one host started its part of the work."""
+class WorkStarted(Event, name="marketplace.work-started", version=2, grown_from=1):
+    """The agent of one host started its part of the work.
+
+    commit: which one its source was resolved to there; empty: it has none. left_out: what of the
+    source did not come, and why.
+    """
 
     lease_id: LeaseId
     host_id: HostId
     at: datetime
+    commit: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class WorkStopped(Event, name="marketplace.work-stopped"):

@@ -21,6 +21,7 @@ class Attempt:
     """What one host did of an attempt. started_at: None where its work never ran.
 
     exit_code: None where it was stopped, or is not known. reason: why it ended; empty before.
+    commit: of its source, which it began with; left_out: what of that did not come.
     """
 
     number: int
@@ -29,6 +30,8 @@ class Attempt:
     ended_at: datetime | None = None
     exit_code: int | None = None
     reason: str = ""
+    commit: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 def attempts_of(events: Iterable[Event]) -> list[Attempt]:
@@ -38,7 +41,13 @@ def attempts_of(events: Iterable[Event]) -> list[Attempt]:
     for event in events:
         match event:
             case WorkStarted() if event.host_id not in found:
-                found[event.host_id] = Attempt(1, event.host_id, event.at)
+                found[event.host_id] = Attempt(
+                    1,
+                    event.host_id,
+                    event.at,
+                    commit=event.commit,
+                    left_out=event.left_out,
+                )
             case WorkStopped():
                 known = found.get(event.host_id, Attempt(1, event.host_id, None))
                 found[event.host_id] = replace(

@@ -201,12 +201,23 @@ class Lease(LeaseState):
             return []
         return [FilesAwaited(lease_id=self.terms.lease_id, host_id=host_id, at=now)]
 
-    def work_started(self, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
-        """Take note that a host started its part; with the last one the lease is active."""
+    def work_started(
+        self, *, host_id: HostId, now: datetime, commit: str = "", left_out: Sequence[str] = ()
+    ) -> list[LeaseEvent]:
+        """Take note that a host started its part; with the last one the lease is active.
+
+        commit: which one its source was resolved to; left_out: what of that did not come.
+        """
         if self.over or host_id in self.started or host_id not in self.hosts:
             return []
         events: list[LeaseEvent] = [
-            WorkStarted(lease_id=self.terms.lease_id, host_id=host_id, at=now)
+            WorkStarted(
+                lease_id=self.terms.lease_id,
+                host_id=host_id,
+                at=now,
+                commit=commit,
+                left_out=tuple(left_out),
+            )
         ]
         if self.state == "starting" and self.started | {host_id} == self.hosts:
             events.append(LeaseActivated(lease_id=self.terms.lease_id, at=now))

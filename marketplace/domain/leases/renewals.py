@@ -37,6 +37,7 @@ from marketplace.domain.bids.bounds import (
     RESUMES_LEASE,
 )
 from marketplace.domain.bids.query_language import GRACE_MAX
+from marketplace.domain.bids.sources import pinned
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import BidPlaced, Continues, Workload
 from marketplace.domain.facts.instants import ONE_MILLI, ONE_SECOND
@@ -161,6 +162,7 @@ def _copied(before: Before, base: BidPlaced) -> BidTerms:
     """Return the terms of a bid as those of the next one, which says what it follows."""
     bid = before.bid
     known = {name: getattr(base, name) for name in _COPIED}
+    workload = replace(base.workload, fetch=bid.terms.workload.fetch)  # it may be a commit by now
     return BidTerms(
         **known
         | {
@@ -170,7 +172,7 @@ def _copied(before: Before, base: BidPlaced) -> BidTerms:
             "market": base.market if before.lease is None else before.lease.terms.market,
             "good_till": "good-till-deadline",
             "good_until": None,
-            "workload": _with_checkpoint(base.workload, before.lease),
+            "workload": _with_checkpoint(workload, before.lease),
             "continues": _link(before, resumes=False),
         }
     )
@@ -189,9 +191,13 @@ def _link(before: Before, *, resumes: bool) -> Continues:
 
 
 def _with_checkpoint(workload: Workload, lease: Lease | None) -> Workload:
-    """Tell the work which lease came before and up to when it is safe: where its checkpoint is."""
+    """Tell the work which lease came before and up to when it is safe: where its checkpoint is.
+
+    Its source is from here on the commit that was fetched: what runs next is the same code.
+    """
     if lease is None:
         return workload
+    workload = replace(workload, fetch=pinned(workload.fetch, lease.commit))
     others = dict(workload.environment) | {RESUMES_LEASE: str(lease.terms.lease_id)}
     others.pop(RESUMES_FROM, None)
     if lease.progress.safe_at is not None and lease.ending_reason in close_reasons.CUT_SHORT:

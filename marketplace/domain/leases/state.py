@@ -171,6 +171,7 @@ class LeaseState:
     ends_at: datetime
     state: State = "scheduled"
     awaiting: frozenset[HostId] = frozenset()
+    commit: str = ""
     started: frozenset[HostId] = frozenset()
     stopped: frozenset[HostId] = frozenset()
     rights: Rights = NO_CLAIMS
@@ -300,7 +301,8 @@ class LeaseState:
             case events.FilesAwaited():
                 return replace(self, awaiting=self.awaiting | {event.host_id})
             case events.WorkStarted():
-                return replace(self, started=self.started | {event.host_id})
+                commit = self.commit or event.commit
+                return replace(self, started=self.started | {event.host_id}, commit=commit)
             case events.WorkStopped():
                 return replace(self, stopped=self.stopped | {event.host_id})
 

@@ -65,10 +65,11 @@ def _host_does(says: AgentSays, offer: OfferPublished, bid: OpenBid) -> Iterator
     work, asked = bid.terms.workload, bid.terms.request.sandbox_min
     wanted = {
         "files": getattr(work, "inputs", None) or getattr(work, "outputs", None),
-        "secrets": getattr(work, "secrets", None),
+        "secrets": getattr(work, "secrets", None) or getattr(work, "fetch_secret", None),
         "podman": getattr(work, "image", None),
         "access": getattr(work, "access", None),
         "volumes": getattr(work, "volumes", None),
+        "fetch": getattr(work, "fetch", None),
     }
     for word, wants in wanted.items():
         if wants and word not in says.abilities:

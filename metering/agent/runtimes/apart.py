@@ -11,12 +11,13 @@ from uuid import UUID
 from ..shares import is_mps
 from . import disks, groups
 from .confinement import Confinement
-from .egress import Reach
+from .egress import Reach, Way
 from .images import Containers
 from .levels import Sandbox, sandbox_of
 from .limits import Limits
 from .mps.port import Mps
-from .port import Work
+from .port import StartFailed, Work, WorkSpec
+from .sources import Fetcher, find
 from .users import WorkUsers
 
 
@@ -39,6 +40,26 @@ class Apart:
     def trusts_work(self) -> bool:
         """Tell if whoever set this up vouches for all work that comes."""
         return self._bare and self._users is None and self._confinement is None
+
+    @cached_property
+    def _fetcher(self) -> Fetcher | None:
+        user = None if self._users is None else self._users.first
+        return find(self._confinement, user)[0]
+
+    @property
+    def fetches(self) -> bool:
+        """Tell if this host fetches what work begins with."""
+        return self._fetcher is not None
+
+    def _way_of(self, spec: WorkSpec, confinement: Confinement | None) -> Way | None:
+        """Return the way out of a lease's network, for its work or what is fetched for it.
+
+        Raises: StartFailed, NotYet.
+        """
+        if spec.source is not None and not self.fetches:
+            raise StartFailed("this host fetches no source for work")
+        goes = confinement if spec.source is None else self._confinement
+        return None if goes is None else goes.way()
 
     @property
     def runs_images(self) -> bool:

@@ -99,7 +99,7 @@ class Confinement:
             *("--unshare-cgroup-try", "--die-with-parent", "--new-session"),
             *("--hostname", "lease", "--disable-userns"),
             *(() if self.network == "host" else ("--unshare-net",)),
-            *_programs(),
+            *programs(),
             *_configuration(folder, way),
             *_read_only(self.readable),
             *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"),
@@ -148,7 +148,7 @@ def find(
         "--unshare-all",
         "--unshare-user",
         "--disable-userns",
-        *_programs(),
+        *programs(),
         "--proc",
         "/proc",
         "--dev",
@@ -173,7 +173,7 @@ def find(
     return found, ""
 
 
-def _programs() -> list[str]:
+def programs() -> list[str]:
     """Return the options that show the host's programs and libraries, and nothing else of it."""
     options = ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/opt", "/opt"]
     for name in SYSTEM:

@@ -40,7 +40,7 @@ ENDING_SECONDS_MAX = 10.0
 
 def nameless(arguments: list[str], open_files: ExitStack) -> int:
     """Return a file without a name that holds options: so they show in no command line."""
-    return _in_memory(b"".join(each.encode() + b"\0" for each in arguments), open_files)
+    return in_memory(b"".join(each.encode() + b"\0" for each in arguments), open_files)
 
 
 def handed(
@@ -52,12 +52,13 @@ def handed(
     """
     options, files = ["--dir", "/run/secrets"] if secrets else [], []
     for name, value in secrets.items():
-        files.append(file := _in_memory(value, open_files))
+        files.append(file := in_memory(value, open_files))
         options += ["--perms", "0400", "--ro-bind-data", str(file), f"/run/secrets/{name}"]
     return options, tuple(files)
 
 
-def _in_memory(content: bytes, open_files: ExitStack) -> int:
+def in_memory(content: bytes, open_files: ExitStack) -> int:
+    """Return a file without a name that holds this."""
     file = os.memfd_create("arguments", os.MFD_CLOEXEC)
     open_files.callback(os.close, file)
     os.write(file, content)

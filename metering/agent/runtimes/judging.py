@@ -12,6 +12,8 @@ from ..wire import HOST_RESTARTED
 from .family import stat_of
 from .port import Work
 from .records import is_locked, read
+from .source_first import MARK
+from .sources import COMING
 
 KEEPER_KILLED = "the process that kept it was killed"
 
@@ -25,7 +27,8 @@ def judged(work: Work, folder: Path, root: Mapping[str, Any], clock: Clock) -> W
         # The readings of the boot clock mean nothing any more; the meter knows how far it got.
         return replace(work, state="ended", lost=True, detail=HOST_RESTARTED)
     if (started_ms := clock.at_boot_ns(root["boot_ns"])) != work.started_ms:
-        work = replace(work, started_ms=started_ms)
+        commit, left_out = root.get("commit", ""), tuple(root.get("left_out", ()))
+        work = replace(work, started_ms=started_ms, coming="", commit=commit, left_out=left_out)
     kept = is_locked(folder / "keeper.lock")
     stat = stat_of(root["pid"])
     alive = stat is not None and stat.ticks == root["ticks"] and stat.state not in "ZX"
@@ -45,7 +48,8 @@ def judged(work: Work, folder: Path, root: Mapping[str, Any], clock: Clock) -> W
 def unbegun(work: Work, folder: Path) -> Work:
     """Return work of whose start there is no record: still starting, or never to begin."""
     if is_locked(folder / "keeper.lock"):
-        return work
+        coming = COMING if (folder / MARK).exists() else ""
+        return work if work.coming == coming else replace(work, coming=coming)
     end = read(folder / "exit.json")
     detail = str(end.get("failed", "the process that kept it died at its start"))
     return replace(work, state="ended", lost=True, detail=detail)

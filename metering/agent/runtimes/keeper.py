@@ -39,6 +39,7 @@ if TYPE_CHECKING or __package__:
     from .family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from .output import Output
     from .redacting import Redacted
+    from .source_first import Unfetched, bring
 else:
     # As an isolated script it finds nothing beside itself by its own.
     sys.path.insert(0, str(Path(__file__).parent))
@@ -47,6 +48,7 @@ else:
     from family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from output import Output
     from redacting import Redacted
+    from source_first import Unfetched, bring
 
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -181,6 +183,7 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     child: subprocess.Popen[bytes] | Container
     entry = None
     try:
+        fetched = _bring(folder, order) if "source" in order else {}
         if "contained" in order:
             child = Container(order)
         else:
@@ -189,17 +192,17 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
         if isinstance(child, Container):
             child.let_go()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        _end(folder, {"failed": f"{order['command'][0]}: {getattr(error, 'strerror', error)}"})
+        what = "its source" if isinstance(error, Unfetched) else order["command"][0]
+        _end(folder, {"failed": f"{what}: {getattr(error, 'strerror', error)}"})
         with suppress(BrokenPipeError):
             os.write(ready, b"failed\n")
         return
     assert stat is not None  # not reaped yet, so at least its zombie is there
     own = stat_of(os.getpid())
     assert own is not None
-    record: dict[str, Any] = {"pid": child.pid, "ticks": stat.ticks, "boot_ns": boot_ns}
-    record["contained"] = isinstance(child, Container)
+    record: dict[str, Any] = {"pid": child.pid, "ticks": stat.ticks, "boot_ns": boot_ns, **fetched}
+    record |= {"contained": isinstance(child, Container), "keeps_deadline": True}
     record |= {"keeper_pid": own.pid, "keeper_ticks": own.ticks, "kernel_boot_id": _boot_id()}
-    record["keeps_deadline"] = True
     write_json(folder / "started.json", record)
     try:
         os.write(ready, b"started\n")
@@ -207,8 +210,7 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
         pass  # the agent is gone; the next one finds the record
     finally:
         os.close(ready)
-    container = child if isinstance(child, Container) else None
-    kept = Kept(folder, order, child.pid, container)
+    kept = Kept(folder, order, child.pid, container := _contained(child))
     hidden = list(_secrets(order).values())
     code = _watch(folder, child, wake_read, kept, int(order["output_bytes_max"]), hidden)
     never = entry.never_began(folder / "stderr.log") if entry is not None and code > 0 else ""
@@ -221,6 +223,23 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     _end(folder, end | {"stopped": kept.asked_ns is not None})
     if container is not None:
         container.remove()
+
+
+def _contained(child: subprocess.Popen[bytes] | Container) -> Container | None:
+    return child if isinstance(child, Container) else None
+
+
+def _bring(folder: Path, order: dict[str, Any]) -> dict[str, Any]:
+    """Have the source of the work fetched, until the lease is over. Raises: OSError."""
+
+    def over() -> bool:
+        found, now_ns = Deadline.read(folder / "deadline.json"), _boot_ns()
+        return found is not None and any(each is not None and now_ns >= each for each in found)
+
+    with ExitStack() as open_files:
+        groups = [_joining(each, open_files) for each in order.get("groups", ())]
+        limits = order.get("limits", {})
+        return bring(folder, order, limit=lambda: _limit(limits, groups), over=over)
 
 
 def _start(folder: Path, order: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Entry | None]:

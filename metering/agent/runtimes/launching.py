@@ -20,6 +20,8 @@ from . import disks, keeper, saved
 from .confinement import INSIDE, Confinement, write_accounts
 from .egress import Way
 from .port import WorkSpec
+from .source_first import MARK
+from .sources import Fetcher, Source
 from .users import WorkUser
 from .volumes import lay
 
@@ -35,7 +37,7 @@ class Launch:
 
     confinement: None: it sees the host as any user does. contained: in a container, by what the
     keeper is told of it. disk_bytes: of all that it can write; 0: not bounded.
-    way: out of the network of confined work.
+    way: out of the network of confined work. fetcher: of a source that the work begins with.
     """
 
     spec: WorkSpec
@@ -46,6 +48,7 @@ class Launch:
     contained: Mapping[str, Any] | None = None
     disk_bytes: int = 0
     way: Way | None = None
+    fetcher: Fetcher | None = None
 
     def prepare(self) -> int:
         """Make the lease's folder and take its lock, which the keeper inherits."""
@@ -64,10 +67,11 @@ class Launch:
             os.replace(spec.inputs, work)
             work.chmod(0o700)
         lay(work, spec.volumes)
+        owner = self._owner() if spec.source is not None and self.contained is not None else user
         for own in (work, folder / "tmp"):
             own.mkdir(mode=0o700, exist_ok=True)
-            if user is not None:
-                give_to(own, user.uid, user.gid)
+            if owner is not None:
+                give_to(own, owner.uid, owner.gid)
         if self.disk_bytes:
             disks.make(folder, self.disk_bytes, self._owner())
         lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -77,8 +81,10 @@ class Launch:
         if self.contained is not None:
             record |= {"ids": self.contained["ids"], "container": self.contained["name"]}
         keeper.write_json(folder / "spec.json", record)
-        if self.confinement is not None:
-            write_accounts(folder, user, self.way)
+        if self.confinement is not None or spec.source is not None:
+            write_accounts(folder, owner, self.way)
+        if spec.source is not None:
+            (folder / MARK).touch(mode=0o600)
         return lock
 
     def _owner(self) -> WorkUser:
@@ -103,6 +109,8 @@ class Launch:
             values = self.spec.secrets.items()
             order["secrets"] = {name: b64encode(value).decode() for name, value in values}
             order["secret_variables"] = list(self.spec.secret_variables)
+        if self.spec.source is not None:
+            order["source"] = self._source(self.spec.source)
         if self.confinement is not None:
             order["confined"] = {
                 "with": self.confinement.bwrap,
@@ -113,6 +121,12 @@ class Launch:
                 "egress": None if self.way is None else self.way.order(),
             }
         return order
+
+    def _source(self, source: Source) -> dict[str, Any]:
+        assert self.fetcher is not None and self.way is not None, "asked before it is started"
+        user = self.user if self.contained is None else self._owner()
+        volumes = ["/".join(each.names) for each in self.spec.volumes]
+        return self.fetcher.order(source, self.folder, user, volumes, self.way)
 
     def _environment(self) -> dict[str, str]:
         spec, folder, tmp = self.spec, self.folder, self.folder / "tmp"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 from uuid import UUID
@@ -14,6 +14,7 @@ from ..wire import Assignment
 from .egress import Reach
 from .levels import Sandbox
 from .refusals import NotYet as NotYet
+from .sources import Source, source_of
 from .used import Used
 
 WorkState = Literal["starting", "running", "ending", "ended"]
@@ -58,6 +59,7 @@ class WorkSpec:
     request to end and the kill, as it is told to the work. stop_at_ms, kill_at_ms: as of `limit`.
     image: the container image it runs in, by its digest; empty: it runs as a process.
     secrets: values by name; secret_variables: which of them are variables of it as well.
+    source: what is fetched into its own folder before it begins.
     inputs: a folder of the agent's with the files that the work finds in its own: moved there.
     volumes: the same of its volumes, each moved to its path.
     """
@@ -75,6 +77,7 @@ class WorkSpec:
     image: str = ""
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     secret_variables: tuple[str, ...] = ()
+    source: Source | None = None
 
     @classmethod
     def of(
@@ -98,7 +101,16 @@ class WorkSpec:
             secret_variables=assignment.secret_variables,
             inputs=brought.inputs,
             volumes=brought.volumes,
+            source=source_of(assignment),
         )
+
+    def handed(self, values: Mapping[str, bytes], names: Collection[str]) -> WorkSpec:
+        """Return it with the values of secrets. names: the work's own; another is its source's."""
+        source = self.source
+        if source is None or not source.secret:
+            return replace(self, secrets=values)
+        own = {name: value for name, value in values.items() if name in names}
+        return replace(self, secrets=own, source=replace(source, value=values[source.secret]))
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -123,6 +135,8 @@ class Work:
     lost: it ended without our doing or its own (its keeper was killed, the host restarted).
     stopped: it was asked to end, by the agent or by its limit alone.
     saved_ms: up to when it says that it is safe; None: it said nothing.
+    coming: what it needs that is on its way, so that it has not begun. commit: which one its source
+        was resolved to, where it has one; left_out: what of that did not come.
     device_uuids: what the driver calls its GPUs; empty: as their ids say.
     """
 
@@ -137,6 +151,9 @@ class Work:
     stopped: bool = False
     saved_ms: int | None = None
     device_uuids: tuple[str, ...] = ()
+    coming: str = ""
+    commit: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ class ProcessRuntime(Apart, Entered):
         if self._needs_mps:
             self._mps.ready(spec.gpu_uuids, self._held())
         confinement = self._confined(spec.gpu_uuids) if contained is None else None
-        way = None if confinement is None else confinement.way()
+        way = self._way_of(spec, confinement)
         user = self._user_for() if contained is None else None
         folder = self._folder_of(spec.lease_id)
         try:
@@ -198,8 +198,8 @@ class ProcessRuntime(Apart, Entered):
     def kill(self, lease_id: UUID) -> None:
         root = self._roots.get(lease_id)
         if root is None:
-            # Its container is being made, if anything: then there will be none.
-            if lease_id in self._ids and (pid := self._keepers.get(lease_id)) is not None:
+            # Its container is being made or its source fetched: then there will be none.
+            if (pid := self._keepers.get(lease_id)) is not None:
                 kill_all(pid)
         elif self._works[lease_id].state != "ended":
             self._end(lease_id, root)
@@ -293,7 +293,8 @@ class ProcessRuntime(Apart, Entered):
         bounded = (user is not None or contained is not None) and self._bounds_disk
         disk_bytes = self._limits.disk_bytes if bounded else 0
         pipe = self._mps.pipe_of(spec.gpu_uuids)
-        launch = Launch(spec, folder, user, pipe, confinement, contained, disk_bytes, way)
+        fetcher = None if spec.source is None else self._fetcher
+        launch = Launch(spec, folder, user, pipe, confinement, contained, disk_bytes, way, fetcher)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
@@ -305,8 +306,9 @@ class ProcessRuntime(Apart, Entered):
                 "groups": [str(each) for each in groups_made],
                 "output_bytes_max": self._output_bytes_max,
             }
-            # Containers take podman a while: nobody waits for that but the lease.
-            pid, said = spawn(order, lock, wait_seconds=0 if contained else START_SECONDS_MAX)
+            # Podman and a source take a while: nobody waits for that but the lease.
+            wait = 0 if contained or spec.source is not None else START_SECONDS_MAX
+            pid, said = spawn(order, lock, wait_seconds=wait)
         finally:
             os.close(lock)
         self._keepers[spec.lease_id] = pid

@@ -97,6 +97,8 @@ class SlurmRuntime(ProcessRuntime):
         self._settings: dict[str, str] | None = None
         self._handover = Handover.for_agent(folder) if handover is None else handover
 
+    fetches = False
+
     @property
     def hands_secrets(self) -> bool:
         """Tell if all work here can be handed secrets."""

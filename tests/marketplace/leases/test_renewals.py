@@ -12,6 +12,7 @@ from config.demo.pump import Pump
 from ledger.domain.ids import BidId, HoldId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from marketplace.commands import bids, chains, leases
+from marketplace.domain.bids import abilities
 from marketplace.domain.bids.bid import BidStandsAlone
 from marketplace.domain.bids.bounds import (
     DEADLINE_AHEAD_MAX,
@@ -324,3 +325,31 @@ def test_own_gpus_serve_a_chain_for_nothing(site: Going) -> None:
     assert first.terms.price == rate(0)
     assert site.lease_at(2).terms.price == rate(0)
     assert site.held() == Money(0)
+
+
+def test_what_follows_runs_the_commit_that_was_fetched_whatever_became_of_the_branch(
+    site: Going, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abilities, "NEEDS", ())  # the host here says nothing of itself
+    address, first = "git+https://git.example/lab/train", "a" * 40
+    site.want(
+        resume=True,
+        service_class="interruptible",
+        repeat_until=NOON + 40 * HOUR,
+        workload=Workload("other", command=("x",), checkpoint_seconds=1, fetch=f"{address}#src"),
+    )
+    site.begin(commit=first)
+    site.wait(hours=1)
+    site.reclaim_at()
+    site.wait(minutes=5)
+    site.stop()
+
+    assert site.bid_at(1).terms.workload.fetch == f"{address}#src"
+    assert site.bid_at(2).terms.workload.fetch == f"{address}@{first}#src"
+
+    site.begin(2)  # its host tells no commit, as one would whose work never began
+    site.wait(minutes=30)
+    site.stop(2, exit_code=0)
+    third = site.bid_at(3)
+    assert third.terms.continues is not None and not third.terms.continues.resumes
+    assert third.terms.workload.fetch == f"{address}@{first}#src"

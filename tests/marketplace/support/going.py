@@ -56,7 +56,7 @@ class Going(Site):
             now=self.now,
         )
 
-    def begin(self, number: int = 1) -> None:
+    def begin(self, number: int = 1, *, commit: str = "") -> None:
         lease = self.lease_at(number)
         self.clock(lease)
         for host_id in lease.hosts:
@@ -66,6 +66,7 @@ class Going(Site):
                 host_id=host_id,
                 by=somebody(),
                 now=self.now,
+                commit=commit,
             )
 
     def stop(self, number: int = 1, *, exit_code: int | None = None, pays: bool = True) -> None:

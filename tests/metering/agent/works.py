@@ -44,12 +44,13 @@ def accounts(count: int = 4) -> WorkUsers:
     return WorkUsers(read_users(f"{first}-{first + count - 1}"))
 
 
-def work_options() -> list[str]:
-    """Return the options by which an agent may run real work here, unconfined."""
+def work_options(*, confined: bool = False) -> list[str]:
+    """Return the options by which an agent may run real work here, in bubblewrap or not."""
+    confine = [] if confined else ["--confine", "off"]
     if os.geteuid() != 0:
-        return ["--trust-work", "--confine", "off"]
+        return [] if confined else ["--trust-work", *confine]
     uids = accounts(4).uids
-    return ["--work-users", f"{uids[0]}-{uids[-1]}", "--confine", "off"]
+    return ["--work-users", f"{uids[0]}-{uids[-1]}", *confine]
 
 
 def let_through(folder: Path) -> None:

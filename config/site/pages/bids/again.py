@@ -47,6 +47,8 @@ def again(row: BidRow, *, models: Container[str]) -> dict[str, Any]:
         "command": shlex.join(row.command),
         "image": row.image,
         "inputs": row.inputs or "",
+        "fetch": row.fetch,
+        "fetch_secret": row.fetch_secret,
         "outputs": shlex.join(row.outputs),
         "volumes": " ".join(
             f"{each['name']}:{each['path']}{'' if each['writable'] else ':ro'}"

@@ -26,6 +26,7 @@ from ledger.domain.ids import BidId, FolderId
 from ledger.domain.refusal import Refusal
 from marketplace.domain.bids.bid import BidTerms
 from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.bids.sources import read_source
 from marketplace.domain.bids.workload_profiles import ENVELOPES
 from marketplace.domain.facts.events import (
     GoodTill,
@@ -124,6 +125,20 @@ class VolumesField(forms.CharField):
             raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
 
 
+class SourceField(forms.CharField):
+    """An address that the host fetches for the work."""
+
+    def clean(self, value: Any) -> str:
+        """Return it as it was said; empty: none."""
+        said = (super().clean(value) or "").strip()
+        try:
+            if said:
+                read_source(said)
+        except Refusal as refusal:
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
+        return said
+
+
 FOLDED = (
     "query",
     "network",
@@ -142,6 +157,8 @@ FOLDED = (
     "saves_minutes",
     "idle_minutes",
     "inputs",
+    "fetch",
+    "fetch_secret",
     "outputs",
     "volumes",
     "secrets",
@@ -181,6 +198,7 @@ class BidForm(forms.Form):
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
     idle_minutes = minutes_field("End when idle for")
+    fetch = SourceField(label="Fetched by the host", required=False, max_length=1_024)
     outputs = OutputsField(label="Files it leaves", required=False, max_length=2_000)
     volumes = VolumesField(label="Volumes it finds", required=False, max_length=2_000)
     secret_variables = forms.BooleanField(label="Secrets as variables, too", required=False)
@@ -203,10 +221,14 @@ class BidForm(forms.Form):
         self.fields["inputs"] = forms.ChoiceField(
             label="Files it finds", required=False, choices=[("", "None"), *folders]
         )
+        names = [(name, name) for name in secrets]
+        self.fields["fetch_secret"] = forms.ChoiceField(
+            label="Secret it shows there", required=False, choices=[("", "None"), *names]
+        )
         self.fields["secrets"] = forms.MultipleChoiceField(
             label="Secrets it is handed",
             required=False,
-            choices=[(name, name) for name in secrets],
+            choices=names,
             widget=forms.CheckboxSelectMultiple,
         )
         self.fields["limit"] = RateField(label="Limit price", currency=currency)
@@ -230,6 +252,10 @@ class BidForm(forms.Form):
             self.add_error("query", "The GPU is chosen above. Leave gpu= out here.")
         if data.get("network") and query is not None and query.network:
             self.add_error("query", "The network is chosen beside it. Leave network= out here.")
+        if data.get("fetch") and data.get("inputs"):
+            self.add_error("fetch", "The work begins with a folder or with this, not with both.")
+        if data.get("fetch_secret") and not data.get("fetch") and "fetch" not in self.errors:
+            self.add_error("fetch_secret", "Say what is fetched with it.")
         is_until = data.get("good_till") == "good-till-moment"
         if is_until and not data.get("good_until") and "good_until" not in self.errors:
             self.add_error("good_until", "Say until when, or choose to wait otherwise.")
@@ -286,6 +312,8 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
             checkpoint_seconds=data["saves_minutes"] and data["saves_minutes"] * 60,
             image=data["image"],
             inputs=FolderId(UUID(data["inputs"])) if data["inputs"] else None,
+            fetch=data["fetch"],
+            fetch_secret=data["fetch_secret"],
             outputs=data["outputs"],
             secrets=tuple(data["secrets"]),
             secret_variables=tuple(data["secrets"]) if data["secret_variables"] else (),

@@ -10,6 +10,7 @@ from config.site.parts import refusals
 from ledger.domain.accounts import FundsInsufficient
 from ledger.domain.refusal import Refusal
 from marketplace.domain.bids import bounds, idle_time, images, workload_profiles
+from marketplace.domain.bids.sources import SourceAndInputs, SourceUnfit, SourceUnpinned
 from marketplace.domain.files.folder import InputsUnknown
 from marketplace.domain.secrets import secret as secrets
 from marketplace.domain.volumes import terms as volumes
@@ -41,6 +42,9 @@ FIELD_OF: Mapping[type[Refusal], str] = MappingProxyType(
         images.ImageWithoutDigest: "image",
         workload_profiles.WorkloadUnknown: "kind",
         InputsUnknown: "inputs",
+        SourceAndInputs: "fetch",
+        SourceUnfit: "fetch",
+        SourceUnpinned: "fetch",
         secrets.SecretsUnclear: "secrets",
         secrets.SecretMissing: "secrets",
         secrets.SecretsInContainer: "secrets",

@@ -40,7 +40,7 @@ def files_of(actor: Actor, row: LeaseRow, left: Left) -> Files | None:
     """
     if row.tenant_id != actor.tenant_id or not actor.may("files:read"):
         return None
-    has_some = row.inputs is not None or row.outputs or row.volumes
+    has_some = row.inputs is not None or row.fetch or row.outputs or row.volumes
     if not has_some and not left.folders:
         return None
     first: list[dict[str, Any]] = []
