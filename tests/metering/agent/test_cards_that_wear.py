@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.metering.agent.conftest import Rig
+from metering.agent.strict import Message
+from tests.metering.agent.conftest import NOON_MS, Rig
+from tests.metering.agent.market import assignment
 
 SEES = 35
 
@@ -61,3 +63,27 @@ def test_a_card_that_knows_nothing_of_its_memory_is_taken_as_it_is(rig: Rig) -> 
     set_card(rig, "remap=2 slowed=0x40")
     rig.steps(SEES)
     assert told(rig) == []
+
+
+def test_what_is_wrong_with_a_card_is_told_before_the_end_of_its_work(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The market asks then whether the work died of it."""
+    assert rig.script is not None
+    rig.market.assign(assignment("GPU-b", now_ms=NOON_MS, command=("sleep", "20")))
+    rig.steps(15)
+    asked: list[bytes] = []
+    answer = rig.market.answer
+
+    def note(method: str, path: str, body: bytes) -> Message:
+        asked.append(body)
+        return answer(method, path, body)
+
+    monkeypatch.setattr(rig.market, "answer", note)
+    rig.script.say("event gpu=1 data=79 seq=1")
+    rig.clock.advance(10_000)
+    rig.steps(5)
+
+    fault = next(number for number, body in enumerate(asked) if b"XID 79" in body)
+    end = next(number for number, body in enumerate(asked) if b'"exited"' in body)
+    assert fault < end
