@@ -181,7 +181,10 @@ def loops(env: Env) -> tuple[Loop, ...]:
         Loop(
             "old-blobs",
             600.0,
-            lambda store, now: marketplace.folders.forget_unused(default_storage(), now=now),
+            lambda store, now: (
+                marketplace.folders.let_go_removed(store, now=now)
+                + marketplace.folders.forget_unused(default_storage(), now=now)
+            ),
         ),
         Loop(
             "volumes",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256 as sha256_of
 from uuid import UUID
 
@@ -18,12 +18,13 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, Sum
 
 from ledger.domain.ids import HostId, LeaseId, TenantId, UserId
-from ledger.eventstore.port import EventStore, Meta, Position
+from ledger.eventstore.port import EventStore, Meta, Position, load
 from marketplace.commands import folders as commands
 from marketplace.domain.files.folder import (
     ASKED_MAX,
     UNUSED_FOR_MAX,
     BlobsMissing,
+    Folder,
     FolderUnknown,
     TooManyBlobs,
     need_room,
@@ -37,7 +38,7 @@ from marketplace.domain.files.manifest import (
     need_blobs,
     read_manifest,
 )
-from marketplace.models.folders import BlobRow, BlobUseRow
+from marketplace.models.folders import BlobRow, BlobUseRow, FolderRow
 from marketplace.queries.folders import bringing
 from marketplace.storage.port import BlobKey, Link, Storage
 
@@ -45,6 +46,9 @@ TOLD_MAX = 20
 """So many missing blobs a refusal names."""
 SWEPT_MAX = 1_000
 """So many blobs a pass of the loop removes."""
+
+SETTLED_AFTER = timedelta(hours=1)
+"""So long after a removal every bid of before it is known to those who look."""
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('blobs ' || %s, 0))"
 
@@ -171,14 +175,49 @@ def whole(
 def remove_folder(store: EventStore, folder_id: UUID, *, by: Meta, now: datetime) -> Position:
     """Keep a folder no longer; blobs that no other folder has go a while later.
 
+    Its own blobs stay until it is certain that no bid brings them: `let_go_removed`.
+
     Raises: FolderUnknown, FolderInUse.
     """
     bids, leases = bringing(folder_id)
     need_unused(folder_id, bids=bids, leases=leases)
-    with transaction.atomic():
-        position = commands.remove_folder(store, folder_id=folder_id, by=by, now=now)
-        BlobUseRow.objects.filter(folder_id=folder_id).delete()
-    return position
+    return commands.remove_folder(store, folder_id=folder_id, by=by, now=now)
+
+
+def let_go_removed(store: EventStore, *, now: datetime) -> int:
+    """Let go of the blobs of folders that were removed and no work brings; return how many did.
+
+    A bid that was accepted just before its folder was removed counts, though whoever removed it
+    could not see it yet: it is looked again after SETTLED_AFTER, and until its lease is over.
+    """
+    known = FolderRow.objects.filter(folder_id=OuterRef("folder_id"))
+    left = BlobUseRow.objects.filter(~Exists(known), volume_id__isnull=True)
+    folder_ids = left.values_list("folder_id", flat=True).distinct()[:SWEPT_MAX]
+    gone = 0
+    for folder_id in list(folder_ids):
+        folder = load(store, Folder, folder_id)
+        if folder is None or not folder.is_over(now - SETTLED_AFTER) or any(bringing(folder_id)):
+            continue
+        with transaction.atomic():
+            _alone(folder.kept.tenant_id)
+            again = load(store, Folder, folder_id)  # it may be kept anew since
+            if again is not None and again.removed_at == folder.removed_at:
+                BlobUseRow.objects.filter(folder_id=folder_id, volume_id__isnull=True).delete()
+                gone += 1
+    return gone
+
+
+def manifest_for_work(store: EventStore, tenant_id: UUID, folder_id: UUID) -> str:
+    """Return the name of the manifest of a folder that a lease's work finds.
+
+    Also of one that was removed when its bid had just been accepted.
+
+    Raises: FolderUnknown.
+    """
+    folder = load(store, Folder, folder_id)
+    if folder is None or folder.kept.tenant_id != tenant_id:
+        raise FolderUnknown(folder_id=folder_id)
+    return folder.kept.manifest
 
 
 def manifest_of(storage: Storage, tenant_id: UUID, sha256: str) -> Manifest:

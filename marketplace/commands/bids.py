@@ -144,7 +144,11 @@ def _placing(
 
 
 def _inputs(placed: BidPlaced, by: Meta) -> list[Part]:
-    """Return what sees that the folder which a bid brings is kept; nothing is written to it."""
+    """Return what sees that the folder which a bid brings is kept; nothing is written to it.
+
+    It is held: a folder that is removed meanwhile refuses the bid, so that each bid which is
+    accepted came before the removal.
+    """
     folder_id, tenant_id = placed.workload.inputs, placed.tenant_id
     if folder_id is None:
         return []
@@ -153,7 +157,7 @@ def _inputs(placed: BidPlaced, by: Meta) -> list[Part]:
         need_inputs(folder, folder_id=folder_id, tenant_id=tenant_id)
         return []
 
-    return [Part(Folder, folder_id, decide, by)]
+    return [Part(Folder, folder_id, decide, by, holds=True)]
 
 
 def _secrets(placed: BidPlaced, by: Meta) -> list[Part]:
@@ -164,7 +168,7 @@ def _secrets(placed: BidPlaced, by: Meta) -> list[Part]:
             need_kept(secret, name=name)
             return []
 
-        return Part(Secret, secret_id_of(placed.tenant_id, name), decide, by)
+        return Part(Secret, secret_id_of(placed.tenant_id, name), decide, by, holds=True)
 
     work = placed.workload
     names = dict.fromkeys([*work.secrets, *([work.fetch_secret] if work.fetch_secret else ())])

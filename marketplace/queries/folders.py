@@ -64,17 +64,6 @@ def bringing(folder_id: UUID) -> tuple[list[UUID], list[UUID]]:
     )
 
 
-def manifest_name(tenant_id: UUID, folder_id: UUID) -> str:
-    """Return the sha256 of the manifest of a folder that an organisation keeps.
-
-    Raises: FolderUnknown.
-    """
-    row = FolderRow.objects.filter(tenant_id=tenant_id, folder_id=folder_id).first()
-    if row is None:
-        raise FolderUnknown(folder_id=folder_id)
-    return row.manifest
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """A folder that the work of a lease left, and the number of its bid among those in a chain."""

@@ -22,7 +22,6 @@ from marketplace.commands import leases
 from marketplace.domain.files.folder import GIB
 from marketplace.domain.leases.lease import LeaseUnknown
 from marketplace.domain.leases.outputs import InputsNotAsked, need_outputs_wanted
-from marketplace.queries.folders import manifest_name
 from marketplace.queries.leases import Carried, carried
 from marketplace.storage import default_storage
 from marketplace.storage.port import Link
@@ -45,7 +44,7 @@ class AgentInputs(AgentEndpoint):
             raise LeaseUnknown(lease_id=lease_id)
         if lease.inputs is None:
             raise InputsNotAsked(lease_id=lease_id)
-        manifest = manifest_name(lease.tenant_id, lease.inputs)
+        manifest = folders.manifest_for_work(self.store(), lease.tenant_id, lease.inputs)
         asked = list(self.message(wire.InputsAsked).blobs) or [manifest]
         storage = storage_for(default_storage(), request.query_params)
         links = folders.links_to(storage, lease.tenant_id, lease.inputs, asked)

@@ -133,6 +133,10 @@ class Folder:
     kept: FolderKept
     removed_at: datetime | None = None
 
+    def is_over(self, by: datetime) -> bool:
+        """Tell if it was removed, by then at the latest."""
+        return self.removed_at is not None and self.removed_at <= by
+
     @classmethod
     def evolve(cls, state: Folder | None, event: FolderEvent, /) -> Folder:
         """Return the folder after `event`."""

@@ -10,8 +10,10 @@ import pytest
 from django.utils import timezone
 
 from ledger.domain.ids import HostId
+from ledger.eventstore.postgres import PostgresStore
 from listings.models import HostRow
 from marketplace import folders
+from marketplace.commands import bids
 from marketplace.domain.files.outputs import OUTPUTS_MAX, OutputsUnreadable, need_outputs
 from marketplace.models.bids import BidRow
 from marketplace.models.folders import BlobRow
@@ -214,3 +216,52 @@ def test_bad_inputs_and_outputs_are_refused_by_name(ada: Caller, unit: str) -> N
         {"kind": "other", "outputs": [""]},
     ):
         assert ada.post("/api/v1/bids", body(unit, workload=work)).status_code == 422
+
+
+def test_a_folder_that_is_removed_before_its_bid_is_seen_stays_for_its_work(
+    ada: Caller, unit: str, market: Market, folder: str, kept: FolderStorage
+) -> None:
+    """Who removes it looks at read models, which do not know of the bid yet."""
+    assert bid(ada, unit, folder).status_code == 201
+    assert ada.delete(f"/api/v1/folders/{folder}").status_code == 200
+    read()
+
+    store, later = PostgresStore(), timezone.now() + DAY
+    assert folders.let_go_removed(store, now=later) == 0
+    folders.forget_unused(kept, now=later)
+    lease = lease_of(market)
+    assert folders.let_go_removed(store, now=later) == 0, "nor while the lease lives"
+    name = folders.manifest_for_work(store, ada.tenant_id, UUID(folder))
+    links = folders.links_to(kept, ada.tenant_id, UUID(folder), [name])
+    assert (list(links), BlobRow.objects.count()) == ([name], 2)
+
+    assert ada.delete(f"/api/v1/leases/{lease.lease_id}").status_code == 200
+    read()
+    assert folders.let_go_removed(store, now=later) == 1
+    assert folders.forget_unused(kept, now=later) == 2
+
+
+@pytest.mark.parametrize("what", ["folder", "secret"])
+def test_what_is_removed_while_a_bid_is_placed_refuses_the_bid(
+    ada: Caller, unit: str, folder: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It was there when the bid was looked at, and is not when the bid is written."""
+    assert ada.ask("PUT", "/api/v1/secrets/KEY", {"value": "x"}).status_code == 200
+    path = f"/api/v1/folders/{folder}" if what == "folder" else "/api/v1/secrets/KEY"
+    name = "need_inputs" if what == "folder" else "need_kept"
+    ordinary = getattr(bids, name)
+    removed: list[int] = []
+
+    def late(*seen: Any, **about: Any) -> None:
+        ordinary(*seen, **about)
+        if not removed:
+            removed.append(ada.delete(path).status_code)
+
+    monkeypatch.setattr(bids, name, late)
+    work = {"kind": "other", "command": ["true"], "inputs": folder, "secrets": ["KEY"]}
+    refused = ada.post("/api/v1/bids", body(unit, workload=work))
+
+    code = "inputs-unknown" if what == "folder" else "secret-missing"
+    assert (removed, refused.json()["code"]) == ([200], code), refused.content
+    read()
+    assert not BidRow.objects.exists()

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreUnavailable
+from ledger.eventstore.postgres import PostgresStore
 from marketplace import folders
 from marketplace.models.folders import BlobRow, BlobUseRow, FolderRow
 from marketplace.storage.folder import FolderStorage
@@ -224,6 +225,8 @@ def test_a_removed_folder_gives_back_what_no_other_has(hers: Upload) -> None:
 
     assert hers.caller.delete(f"/api/v1/folders/{folder}").status_code == 200
     read()
+    assert folders.let_go_removed(PostgresStore(), now=timezone.now()) == 0, "not at once"
+    assert folders.let_go_removed(PostgresStore(), now=timezone.now() + DAY) == 1
     folders.forget_unused(hers.kept, now=timezone.now() + DAY)
 
     assert [each["id"] for each in hers.caller.get("/api/v1/folders").json()["data"]] == [other]
@@ -277,3 +280,14 @@ def test_a_title_is_kept_and_one_too_long_refused(hers: Upload) -> None:
 
     shown = hers.caller.get(f"/api/v1/folders/{done.json()['id']}").json()
     assert (shown["title"], shown["lease_id"]) == ("the trainer", None)
+
+
+def test_a_folder_that_is_kept_anew_after_its_removal_stays_whole(hers: Upload) -> None:
+    folder = hers.folder(train=TRAIN)
+    hers.caller.delete(f"/api/v1/folders/{folder}")
+    hers.keep(manifest_of(train=TRAIN))  # and its row is not there yet
+
+    assert folders.let_go_removed(PostgresStore(), now=timezone.now() + DAY) == 0
+    folders.forget_unused(hers.kept, now=timezone.now() + DAY)
+
+    assert BlobRow.objects.count() == 2
