@@ -421,10 +421,8 @@ def test_without_the_option_for_several_accounts_the_second_would_wait(
         for work in works:
             work.communicate()
     finally:
-        daemon.terminate()
+        subprocess.run([programs.control], input=b"quit\n", check=True, env=environment)
         daemon.wait()
-        for left in Control(programs.control, short, CARD.uuid).members():
-            os.kill(left.pid, 9)
 
 
 # --- who runs it, and what is said of it ---------------------------------------------------------
