@@ -298,6 +298,24 @@ def test_a_lease_shows_its_steps_and_can_be_ended(world: World, consumer: Client
     assert (again.status_code, b"That lease is over." in again.content) == (422, True)
 
 
+def test_a_leases_page_has_its_end_first_then_its_log_then_all_that_happened(
+    world: World, consumer: Client
+) -> None:
+    consumer.post("/bids/new", form())
+    world.settle()
+    lease = LeaseRow.objects.get()
+    consumer.post(f"/leases/{lease.lease_id}/end")
+    world.settle()
+
+    page = consumer.get(f"/leases/{lease.lease_id}").content.decode()
+    owners = world.member(OWNER, "owner").get(f"/leases/{lease.lease_id}").content.decode()
+
+    places = [page.index(f'id="{name}"') for name in ("outcome", "h-axis", "h-log", "h-steps")]
+    assert places == sorted(places)
+    assert f'href="/bids/new?again={lease.bid_id}">Run it again' in page
+    assert 'id="outcome"' in owners and "Run it again" not in owners
+
+
 def test_an_extension_must_end_later(world: World, consumer: Client) -> None:
     consumer.post("/bids/new", form())
     world.settle()
