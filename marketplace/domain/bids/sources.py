@@ -29,7 +29,7 @@ LOCAL = ("localhost", "localhost.localdomain")
 
 
 class SourceUnfit(Invalid):
-    """No host can fetch that: `reason` says why.
+    """No host can fetch that: `reason`.
 
     Write git+https://host/path@ref#folder, or https://host/file#sha256=… for one file.
     """
