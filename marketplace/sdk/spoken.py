@@ -1,4 +1,4 @@
-"""Times and lengths as people type them: 30m, 6h, +2h, 22:00, or RFC 3339."""
+"""Times, lengths and sizes as people type them: 30m, 6h, +2h, 22:00, RFC 3339, 50, 500GiB, 2 TB."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from datetime import datetime, timedelta
 
 _LENGTH = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+_SIZE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?\s*([kmgt]i?b)?", re.IGNORECASE)
+_UNITS = {
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+}  # fmt: skip
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 SECONDS_MAX = 100 * 366 * 86_400
 """A hundred years: no length that means anything is longer."""
@@ -39,6 +44,19 @@ def whole_of(text: str) -> int:
     if _WHOLE.fullmatch(text.strip()) is None:
         raise ValueError(text)
     return int(text)
+
+
+def gib_of(text: str) -> int:
+    """Read a size as whole GiB, rounded up: `50` (GiB), `500GiB`, `1.5TiB`, `500 MiB`, `50 GB`.
+
+    KiB, MiB, GiB and TiB are powers of 1024, kB, MB, GB and TB of 1000.
+    Raises: NotUnderstood.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise NotUnderstood(f"{text[:40]!r} is no size: write 50 (GiB), 500GiB, 1.5TiB or 50 GB")
+    part, unit = match[2] or "", _UNITS[(match[3] or "GiB").lower()]
+    return -(-int(match[1] + part) * unit // (int("1" + "0" * len(part)) * 2**30))
 
 
 def moment_of(text: str, *, now: datetime) -> datetime:

@@ -14,7 +14,7 @@ from .forms import money
 from .problems import Problem
 from .session import Session, Yes, confirm, session_of
 from .spoken import NotUnderstood, length_of
-from .whole_numbers import whole
+from .whole_numbers import gib, whole
 
 app = typer.Typer(
     help="Volumes: named folders that outlive leases, which work finds and may change.",
@@ -90,6 +90,7 @@ GOT = (
     ("files", "files"),
     ("size_bytes", "size", _size),
 )
+SIZES = "how much it may hold: 50 (GiB), 500GiB, 1.5TiB or 50 GB, rounded up to whole GiB"
 FILES = (("path", "file"), ("size_bytes", "size", _size))
 
 Volume = Annotated[str, typer.Argument(help="the name of a volume")]
@@ -108,7 +109,7 @@ Mounted = Annotated[
 def create(
     context: typer.Context,
     volume: Volume,
-    size: Annotated[int, typer.Option("--size", parser=whole(1), help="GiB it may hold")],
+    size: Annotated[int, typer.Option("--size", parser=gib, metavar="SIZE", help=SIZES)],
     life: Life = None,
     unit: Annotated[str | None, typer.Option("--unit", help="business unit that pays")] = None,
     centre: Annotated[str, typer.Option("--cost-centre", help="instead of the unit's own")] = "",
@@ -150,7 +151,7 @@ def show(context: typer.Context, volume: Volume) -> None:
 def resize(
     context: typer.Context,
     volume: Volume,
-    size: Annotated[int, typer.Argument(parser=whole(1), help="GiB it may hold from now on")],
+    size: Annotated[int, typer.Argument(parser=gib, metavar="SIZE", help=SIZES)],
 ) -> None:
     """Give a volume another size, never below what is in it."""
     _change(session_of(context), volume, {"size_gib": size})

@@ -6,9 +6,20 @@ from collections.abc import Callable
 
 import typer
 
-from .spoken import whole_of
+from .spoken import NotUnderstood, gib_of, whole_of
 
 SHOWN_MAX = 40
+
+
+def gib(text: str) -> int:
+    """Read a size of at least a GiB, as `gib_of` does."""
+    try:
+        size = gib_of(str(text))
+    except NotUnderstood as wrong:
+        raise typer.BadParameter(f"{wrong}.") from None
+    if size < 1:
+        raise typer.BadParameter(f"{str(text)[:SHOWN_MAX]!r} is no room: write at least 1 (GiB).")
+    return size
 
 
 def whole(least: int | None = None, most: int | None = None) -> Callable[[str], int]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from marketplace.sdk.ending import USAGE
-from marketplace.sdk.spoken import NotUnderstood
+from marketplace.sdk.spoken import NotUnderstood, gib_of
 from marketplace.sdk.volumes import mounted, mounts_of
 from tests.marketplace.cli.pretending import BID, Market, offpeak
 
@@ -100,3 +100,22 @@ def test_a_version_that_is_not_kept_names_those_that_are(market: Market, tmp_pat
     said = ("volumes", "get", "data", str(tmp_path / "out"), "--version", "1")
 
     assert "Kept: 3, 2" in offpeak(market, *said).stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "gib"),
+    [
+        ("50", 50), ("5GiB", 5), ("5 gib", 5), ("500MiB", 1), ("1.5TiB", 1536), ("5 GB", 5),
+        ("1025MiB", 2), ("1 TB", 932), ("1kB", 1), ("0.5", 1),
+    ],
+)  # fmt: skip
+def test_sizes_are_taken_as_people_say_them_and_rounded_up(said: str, gib: int) -> None:
+    assert gib_of(said) == gib
+
+
+@pytest.mark.parametrize(
+    "said", ["", "five", "-5", "5G", "5 B", "1_000", "5GiB!", "1e3", "\u0665", "."]
+)
+def test_what_is_no_size_is_refused_with_what_is_taken(said: str) -> None:
+    with pytest.raises(NotUnderstood, match=r"write 50 \(GiB\), 500GiB, 1.5TiB or 50 GB"):
+        gib_of(said)
