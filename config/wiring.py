@@ -178,14 +178,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         ),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
-        Loop(
-            "old-blobs",
-            600.0,
-            lambda store, now: (
-                marketplace.folders.let_go_removed(store, now=now)
-                + marketplace.folders.forget_unused(default_storage(), now=now)
-            ),
-        ),
+        Loop("old-blobs", 600.0, _old_blobs),
         Loop(
             "volumes",
             60.0,
@@ -266,6 +259,12 @@ def _idling() -> Loop:
         15.0,
         lambda store, now: metering.idling.watch_idle_leases(store, now=now),
     )
+
+
+def _old_blobs(store: EventStore, now: datetime) -> int:
+    """Let go of what removed folders had, then remove the blobs that nobody has any more."""
+    gone = marketplace.folders.let_go_removed(store, now=now)
+    return gone + marketplace.folders.forget_unused(default_storage(), now=now)
 
 
 def _work_logs(env: Env) -> Loop:
