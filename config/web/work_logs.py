@@ -41,9 +41,10 @@ from marketplace.logs import Figures, Reader, default_logs
 from marketplace.storage import default_storage
 from marketplace.storage.logs import LogKey, OpenLogs
 from marketplace.storage.port import Storage
-from metering.agent import wire
+from metering.agent import later, wire
 from metering.api.agent import GRANTS, MessageUnreadable
-from metering.ingest.logs import take_logs
+from metering.ingest.contacts import note_beyond
+from metering.ingest.logs import take_logs, with_refused
 
 AnyT = TypeVar("AnyT")
 
@@ -113,7 +114,7 @@ class WorkLogs:
             body = await _body(receive)
             if body is None:
                 return
-            batch, taken = await self.in_thread(lambda: self._add(host_id, body))
+            batch, taken, beyond = await self.in_thread(lambda: self._add(host_id, body))
         except Exception as refused:
             await refuse(scope, receive, send, refused)
             return
@@ -122,18 +123,23 @@ class WorkLogs:
                 for follower in self._followers.get(piece.lease_id, ()):
                     if follower.key.host_id == host_id:
                         follower.hear(piece, said.size)
-        content = wire.dump(taken.to_json())
+        content = wire.dump(with_refused(taken, beyond).to_json())
         await _head(send, 200, {"Content-Type": "application/json", "Content-Length": len(content)})
         await send({"type": "http.response.body", "body": content})
 
-    def _add(self, host_id: HostId, body: bytes) -> tuple[wire.LogBatch, wire.LogsTaken]:
+    def _add(
+        self, host_id: HostId, body: bytes
+    ) -> tuple[wire.LogBatch, wire.LogsTaken, tuple[later.Beyond, ...]]:
         try:
-            batch = wire.LogBatch.from_json(wire.parse(body))
+            batch, beyond = later.read(wire.LogBatch, wire.parse(body))
         except wire.WireError as error:
             raise MessageUnreadable(place=error.place, reason=error.reason) from error
         now = timezone.now()
+        if beyond:
+            note_beyond(beyond, host_id=host_id, now=now)
         logs = self._logs()
-        return batch, take_logs(default_store(), GRANTS, logs, batch, host_id=host_id, now=now)
+        taken = take_logs(default_store(), GRANTS, logs, batch, host_id=host_id, now=now)
+        return batch, taken, beyond
 
     async def _host_of(self, scope: Scope) -> HostId | None:
         """Return whose token it is; None where that is not clear."""

@@ -377,7 +377,7 @@ class Agent:
                 self.switch.over(
                     Held(
                         terms=lease.terms,
-                        listed=desired is None or lease_id in desired,
+                        listed=self.courier.lists(lease_id),
                         work="ended" if lease.ended else "running" if running else "none",
                         startable=desired is not None and lease_id in desired,
                         noticed_ms=lease.noticed_ms,

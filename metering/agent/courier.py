@@ -13,11 +13,13 @@ from uuid import UUID
 from .backoff import Backoff
 from .clock import Clock
 from .handing import Handing
+from .memory import unread_report
 from .reconcile import epoch_ms
 from .spool import Record
 from .state import AgentState
+from .unspoken import Unspoken
 from .uplink import Refused, Unreachable, Uplink
-from .wire import BATCH_MAX, Assignment, Registration, Taking
+from .wire import BATCH_MAX, Assignment, Registered, Registration, Taking, Unread
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,10 @@ class Courier:
         }
         self._refused = refused
         self._holds_back = holds_back
+        self._unspoken = Unspoken()
+        self._turned_away: set[UUID] = set()
+        self.set_aside = 0
+        self.unread: set[UUID] = set()
         self.handing = Handing(uplink, lock)
         self.registration: Registration | None = None
         self.desired: dict[UUID, Assignment] | None = None
@@ -102,7 +108,7 @@ class Courier:
         if registration is None or registration == self._registered:
             return
         asked_ms = self._clock.now_ms()
-        answer = self._uplink.register(registration)
+        answer = self._registered_as(registration)
         offset_ms = (asked_ms + self._clock.now_ms()) // 2 - epoch_ms(answer.server_time)
         if abs(offset_ms) > CLOCK_OFFSET_MS_MAX:
             log.warning("this host's clock is %+d ms off the server's: set it by NTP", offset_ms)
@@ -111,6 +117,17 @@ class Courier:
         self.sample_seconds = answer.sample_seconds
         self.poll_seconds = answer.poll_seconds
 
+    def _registered_as(self, registration: Registration) -> Registered:
+        """Say what this host has, to an older market without what that does not know."""
+        while True:
+            try:
+                return self._uplink.register(registration)
+            except Refused as refusal:
+                plainer = self._unspoken.plainer(registration, refusal)
+                if plainer is None:
+                    raise
+                registration = plainer
+
     def _poll(self) -> None:
         now_ms = self._clock.now_ms()
         if self._polled_ms is not None and now_ms - self._polled_ms < self.poll_seconds * 1000:
@@ -118,8 +135,24 @@ class Courier:
         answer = self._uplink.assignments()
         self._polled_ms = self.reached_ms = now_ms
         with self._lock:
-            self.desired = {each.lease_id: each for each in answer.assignments}
+            before, self.desired = self.desired or {}, {e.lease_id: e for e in answer.assignments}
+            self.unread = {each.lease_id for each in answer.unread}
+            self.desired |= {each: before[each] for each in self.unread & before.keys()}
             self.taking = answer.taking
+            for each in answer.unread:
+                self._turn_away(each)
+
+    def _turn_away(self, unread: Unread) -> None:
+        """Report once that a lease cannot be started which asks for what this version has not."""
+        known = self._state.leases.get(unread.lease_id)
+        if known is None and unread.lease_id not in self._turned_away:
+            log.error("lease %s: cannot be read: %s", unread.lease_id, unread.reason)
+            if self._keep([unread_report(unread, self._clock.now_ms())]):
+                self._turned_away.add(unread.lease_id)
+
+    def lists(self, lease_id: UUID) -> bool:
+        """Tell if the server wants a lease here, as far as is known."""
+        return self.desired is None or lease_id in self.desired or lease_id in self.unread
 
     def _ask_secrets(self) -> None:
         with self._lock:
@@ -133,10 +166,17 @@ class Courier:
             if not bodies:
                 return
             ids = [str(body["report_id"]) for body in bodies]
+            said = self._unspoken.said("reports", bodies)
+            message = {"boot_id": str(self._state.boot_id), "reports": said}
             try:
-                self._uplink.report({"boot_id": str(self._state.boot_id), "reports": bodies})
+                self._uplink.report(message)
             except Refused as refusal:
-                if not self._narrow("reports", refusal, len(bodies), bodies):
+                if self._unspoken.learns(refusal):
+                    continue
+                if (alone := self._unspoken.alone(refusal, message)) is not None:
+                    self._set_aside(refusal, alone)
+                    ids = [str(alone["report_id"])]
+                elif not self._narrow("reports", refusal, len(bodies), bodies):
                     continue
             else:
                 self._widen("reports")
@@ -150,11 +190,25 @@ class Courier:
             if found is None:
                 return
             boot_id, message, last = found
+            message["health"] = [
+                each
+                for each in message["health"]
+                if (boot_id, each["seq"]) not in self._unspoken.aside
+            ]
+            for name in ("batch", "health"):
+                message[name] = self._unspoken.said(name, message[name])
             count = len(message["batch"]) + len(message["health"])
-            first = min(each["seq"] for each in [*message["batch"], *message["health"]])
+            seqs = [each["seq"] for each in [*message["batch"], *message["health"]]]
+            first = min(seqs, default=last)
             try:
-                seq = self._uplink.send(message).acknowledged_seq
+                seq = self._uplink.send(message).acknowledged_seq if seqs else last
             except Refused as refusal:
+                if self._unspoken.learns(refusal):
+                    continue
+                if (alone := self._unspoken.alone(refusal, message)) is not None:
+                    self._set_aside(refusal, alone)
+                    self._unspoken.aside.add((boot_id, alone["seq"]))
+                    continue
                 if not self._narrow("samples", refusal, count, message):
                     continue
                 seq = last
@@ -165,6 +219,7 @@ class Courier:
             with self._lock:
                 # More than was sent cannot have arrived.
                 self._keep([{"t": "acked", "boot": str(boot_id), "seq": min(seq, last)}])
+            self._unspoken.over(boot_id, min(seq, last))
 
     def _widen(self, kind: str) -> None:
         self._patience[kind].succeeded()
@@ -186,13 +241,17 @@ class Courier:
         if not self._patience[kind].is_due(now_ms):
             raise refusal
         self._patience[kind].failed(now_ms)
+        self._set_aside(refusal, what)
+        return True
+
+    def _set_aside(self, refusal: Refused, what: object) -> None:
         log.error("the server refuses this for good (%s), set aside: %s", refusal, what)
+        self.set_aside += 1
         try:
             with open(self._refused, "a", opener=_private) as file:
                 file.write(json.dumps({"refusal": str(refusal), "message": what}) + "\n")
         except OSError as error:
             log.error("%s: %s", self._refused, error)
-        return True
 
 
 def _private(path: str, flags: int) -> int:

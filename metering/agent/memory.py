@@ -11,7 +11,7 @@ from .reconcile import Terms
 from .sampler import Cut, Finding
 from .spool import Record, Spool, SpoolFull
 from .state import AgentState, iso
-from .wire import ReportKind
+from .wire import ReportKind, Unread
 
 log = logging.getLogger(__name__)
 
@@ -119,4 +119,18 @@ def report(
     # Servers of before know neither, and have no work that has them.
     more = {"commit": commit, "left_out": list(left_out)}
     body |= {name: said for name, said in more.items() if said}
+    return {"t": "report", "body": body}
+
+
+def unread_report(unread: Unread, at_ms: int) -> Record:
+    """Return the record of the report that a lease fails whose assignment cannot be read here."""
+    detail = f"the host's agent is older than the market and cannot read this: {unread.reason}"
+    body = {
+        "report_id": str(uuid5(unread.lease_id, f"unread {at_ms}")),
+        "lease_id": str(unread.lease_id),
+        "what": "failed",
+        "at": iso(at_ms),
+        "exit_code": None,
+        "detail": detail[:DETAIL_LENGTH_MAX],
+    }
     return {"t": "report", "body": body}

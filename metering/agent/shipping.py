@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 FOLLOWED_MS = 100
 """Between two looks at a log that somebody reads along, and between two messages at least."""
 UNFOLLOWED_MS = 1_000
+FRESH_MS = 10_000
+"""So long after it began a log of which nothing was sent is looked at as if somebody read along."""
 BYTES_PER_SECOND = 1024 * 1024
 BURST_BYTES = 8 * 1024 * 1024
 """What one lease may send: then it is read slower."""
@@ -79,9 +81,12 @@ class _Log:
 
 @dataclass(slots=True)
 class _Lease:
+    """followed: None: the server did not say yet whether somebody reads along."""
+
     printing: Printing
     logs: list[_Log]
-    followed: bool = True
+    since_ms: int
+    followed: bool | None = None
     due_ms: int = 0
     tokens: float = BURST_BYTES
     filled_ms: int = 0
@@ -148,6 +153,7 @@ class Shipper:
                 known = self._leases.get(lease_id)
                 if known is None:
                     self._leases[lease_id] = self._begin(each)
+                    self._wake.set()
                 elif known.printing != each:
                     known.printing, known.due_ms = each, 0
                     self._wake.set()
@@ -166,11 +172,29 @@ class Shipper:
         try:
             while not stop.is_set():
                 self.turn()
-                self._wake.wait(FOLLOWED_MS / 1000)
+                if not self._wake.wait(self.pause_ms() / 1000):
+                    continue
                 self._wake.clear()
             self.turn()
         finally:
             self._runs = False
+
+    def pause_ms(self) -> int:
+        """Return how long there is nothing to look at: a log that nobody reads waits a second."""
+        now_ms = self._now_ms()
+        if not self._backoff.is_due(now_ms):
+            return FOLLOWED_MS
+        with self._lock:
+            dues = [each.due_ms for each in self._leases.values() if not each.done]
+        due_ms = min(dues, default=now_ms + UNFOLLOWED_MS)
+        return min(UNFOLLOWED_MS, max(FOLLOWED_MS, due_ms - now_ms))
+
+    def _next_ms(self, lease: _Lease, now_ms: int) -> int:
+        """Return when a lease is looked at again; all that nobody follows at one moment."""
+        fresh = lease.followed is None and now_ms - lease.since_ms < FRESH_MS
+        if lease.followed or fresh:
+            return now_ms + FOLLOWED_MS
+        return (now_ms // UNFOLLOWED_MS + 1) * UNFOLLOWED_MS
 
     def wake(self) -> None:
         """End a pause."""
@@ -206,7 +230,8 @@ class Shipper:
     def _begin(self, printing: Printing) -> _Lease:
         streams: tuple[Stream, ...] = get_args(Stream)
         logs = [_Log(each, printing.folder / f"{each}.log") for each in streams]
-        return _Lease(printing, logs, tokens=self._burst, filled_ms=self._now_ms())
+        now_ms = self._now_ms()
+        return _Lease(printing, logs, now_ms, tokens=self._burst, filled_ms=now_ms)
 
     def _waits(self, lease_id: UUID, most_ms: int) -> bool:
         """Tell if the rest of a log is about to be sent, which nothing waits for beyond a time."""
@@ -236,7 +261,7 @@ class Shipper:
                 sources = [each for each in sources if message.room > 0 and next(each, False)]
             for lease_id, lease in due:
                 if not message.pieces or all(each.lease_id != lease_id for each in message.pieces):
-                    lease.due_ms = now_ms + (FOLLOWED_MS if lease.followed else UNFOLLOWED_MS)
+                    lease.due_ms = self._next_ms(lease, now_ms)
             # Who had no turn this time is first the next time.
             served = {each.lease_id for each in message.pieces}
             for lease_id in [each for each in self._leases if each in served]:
@@ -308,9 +333,8 @@ class Shipper:
                 each.looked = looked if taken else None
                 each.done = said.outcome in ("closed", "refused") or (taken and piece.ended)
                 lease.followed = said.followed
-                pause_ms = FOLLOWED_MS if lease.followed else UNFOLLOWED_MS
                 more = each.looked is None or lease.printing.ended
-                lease.due_ms = now_ms if more else now_ms + pause_ms
+                lease.due_ms = now_ms if more else self._next_ms(lease, now_ms)
 
     def _say(self, trouble: str) -> None:
         if trouble != self._trouble:

@@ -33,7 +33,20 @@ class WireError(ValueError):
     def under(self, step: str) -> WireError:
         """Return the same error seen from one level further out."""
         joint = "" if not self.place or self.place.startswith("[") else "."
-        return WireError(self.reason, f"{step}{joint}{self.place}")
+        self.place = f"{step}{joint}{self.place}"
+        self.args = (f"{self.place}: {self.reason}",)
+        return self
+
+
+class UnknownWord(WireError):
+    """A text is none of the words that may stand there: whoever wrote it may be of a later version.
+
+    word: the text.
+    """
+
+    def __init__(self, reason: str, word: str) -> None:
+        super().__init__(reason)
+        self.word = word
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,16 @@ class Message:
         """Return the message as JSON values; `from_json` gives it back unchanged."""
         own: Any = self
         return {field.name: _encode(getattr(self, field.name)) for field in fields(own)}
+
+    def unusual(self) -> dict[str, Any]:
+        """Return it as JSON without the fields that have their default.
+
+        Who is of before refuses a field that it does not know, and with it all the message.
+        """
+        own: Any = self
+        usual = {field.name: field.default for field in fields(own)}
+        said = Message.to_json(self)
+        return {name: said[name] for name in said if getattr(self, name) != usual[name]}
 
 
 def parse(text: bytes | str) -> object:
@@ -168,8 +191,10 @@ def _optional(inner: Decoder) -> Decoder:
 
 def _choice(choices: tuple[Any, ...]) -> Decoder:
     def choice(data: object) -> Any:
-        if not isinstance(data, str) or data not in choices:
+        if not isinstance(data, str):
             raise WireError(f"must be one of {', '.join(choices)}")
+        if data not in choices:
+            raise UnknownWord(f"must be one of {', '.join(choices)}", data)
         return data
 
     return choice

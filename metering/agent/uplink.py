@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 from uuid import UUID
 
-from . import wire
+from . import later, wire
 from .kept import Answer, KeptConnections
 from .strict import JSON_BYTES_MAX, Message, WireError, dump, parse
 from .wire_of_tokens import (
@@ -30,6 +32,8 @@ from .wire_of_tokens import (
 )
 
 M = TypeVar("M", bound=Message)
+
+log = logging.getLogger(__name__)
 
 ANSWER_SECONDS_MAX = 15.0
 BLOB_SECONDS_MAX = 60.0
@@ -46,6 +50,8 @@ ABOUT_US = {401, 403, 404, 405}
 ABOUT_THE_MESSAGE = {400, 413, 422}
 CODE_LENGTH_MAX = 100
 PROBLEM_BYTES_MAX = 65_536
+BEYOND_MAX = 1_000
+"""So many things of a newer market are logged, each once."""
 ENROL = "this host's token does not work: ask its owner for a code, then offpeak-agent enrol"
 
 
@@ -58,12 +64,22 @@ class Refused(Exception):
 
     Only the market itself says so, by the code of a problem; what a proxy before it answers, or a
     conflict that passes, is as good as no answer.
-    sentence: what a person is told of it, without what only programs read.
+    sentence: what a person is told of it, without what only programs read. place, reason: where
+    in the message the fault is, and which, where that was said.
     """
 
-    def __init__(self, status: int, detail: str, code: str = "", sentence: str = "") -> None:
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        code: str = "",
+        sentence: str = "",
+        place: str = "",
+        reason: str = "",
+    ) -> None:
         self.status = status
         self.code = code
+        self.place, self.reason = place, reason
         self.sentence = sentence or f"the server answered {status}"
         mend = f" ({ENROL})" if status == 401 else ""
         super().__init__(f"{status}: {detail}{mend}")
@@ -152,6 +168,7 @@ class HttpUplink:
         self._token = token
         self._scheme = scheme
         self._seconds = answer_seconds_max
+        self._beyond: set[str] = set()
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
         context = None
         if parts.scheme == "https":
@@ -176,7 +193,8 @@ class HttpUplink:
         return self._call("PUT", wire.HOST_PATH, wire.Registered, registration.to_json())
 
     def assignments(self) -> wire.Assignments:
-        return self._call("GET", wire.ASSIGNMENTS_PATH, wire.Assignments)
+        answer, beyond = self._asked_for("GET", wire.ASSIGNMENTS_PATH, wire.Assignments)
+        return replace(answer, unread=later.unread(beyond))
 
     def report(self, reports: Mapping[str, Any]) -> wire.ReportsAccepted:
         return self._call("POST", wire.REPORTS_PATH, wire.ReportsAccepted, reports)
@@ -291,6 +309,17 @@ class HttpUplink:
         again: bool = True,
     ) -> M:
         """again: whether the server may get it twice; all that we send names itself."""
+        return self._asked_for(method, path, answer, body, again=again)[0]
+
+    def _asked_for(
+        self,
+        method: str,
+        path: str,
+        answer: type[M],
+        body: Mapping[str, Any] | None = None,
+        *,
+        again: bool = True,
+    ) -> tuple[M, tuple[later.Beyond, ...]]:
         token = self._token if isinstance(self._token, str) else self._token()
         headers = {"Authorization": f"{self._scheme} {token}", "Accept": "application/json"}
         if body is not None:
@@ -303,9 +332,14 @@ class HttpUplink:
         if not 200 <= told.status < 300:
             _raise_refusal(told)
         try:
-            return answer.from_json(parse(told.body))
+            message, beyond = later.read(answer, parse(told.body))
         except WireError as error:
             raise Unreachable(f"{method} {path}: the answer {error}") from error
+        for each in map(str, beyond):
+            if each not in self._beyond and len(self._beyond) < BEYOND_MAX:
+                self._beyond.add(each)
+                log.warning("the market is newer than this agent: %s is not known here", each)
+        return message, beyond
 
     def _asked(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str], *, again: bool
@@ -353,7 +387,11 @@ def _raise_refusal(told: Answer) -> NoReturn:
         or (told.status == 409 and code in wire.FINAL)
     )
     if final:
-        raise Refused(told.status, detail, code, _sentence_of(body))
+        place, reason = (
+            _of_problem(body, "place", "details"),
+            _of_problem(body, "reason", "details"),
+        )
+        raise Refused(told.status, detail, code, _sentence_of(body), place, reason)
     raise Unreachable(f"the server answered {told.status}: {detail}")
 
 
@@ -368,10 +406,12 @@ def _sentence_of(body: bytes) -> str:
     return " ".join(filter(None, said))[:1000]
 
 
-def _of_problem(body: bytes, name: str) -> str:
+def _of_problem(body: bytes, name: str, within: str = "") -> str:
     try:
         problem = json.loads(body)
     except (ValueError, RecursionError):
         return ""
+    if within:
+        problem = problem.get(within) if isinstance(problem, dict) else None
     value = problem.get(name) if isinstance(problem, dict) else None
     return value if isinstance(value, str) else ""

@@ -7,10 +7,10 @@ Times are UTC; `_ms` is whole milliseconds since the Unix epoch or a length in m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from .strict import Between, Length, Message, WireError, dump, parse
@@ -112,6 +112,7 @@ __all__ = [
     "Sha256",
     "Stream",
     "Taking",
+    "Unread",
     "VolumeAsked",
     "VolumeKept",
     "VolumeMount",
@@ -245,6 +246,8 @@ class Registration(Message):
         if len({each.what for each in self.enforces}) != len(self.enforces):
             raise WireError("says of one thing twice what keeps it", "enforces")
 
+    to_json = Message.unusual
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered(Message):
@@ -307,14 +310,15 @@ class Assignment(Message):
             if not name or "=" in name:
                 raise WireError("is not a variable's name", f"environment.{name[:80]}")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it without the fields that have their default.
+    to_json = Message.unusual
 
-        An agent of before refuses a field that it does not know, and with it all its leases.
-        """
-        usual = {field.name: field.default for field in fields(self)}
-        said = Message.to_json(self)
-        return {name: said[name] for name in said if getattr(self, name) != usual[name]}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread(Message):
+    """A lease of which more is wanted than is understood: what runs of it goes on as it is."""
+
+    lease_id: UUID
+    reason: Detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,20 +327,19 @@ class Assignments(Message):
 
     taking: what the owner lets be done, by the switch on the market; said to those that have the
         ability `hand`.
+    unread: noted by who reads it: what is wanted of these leases could not be read.
     """
 
     server_time: datetime
     assignments: Annotated[tuple[Assignment, ...], Length(0, 1024)]
     taking: Taking = "all"
+    unread: Annotated[tuple[Unread, ...], Length(0, 1024)] = ()
 
     def __post_init__(self) -> None:
         if len({each.lease_id for each in self.assignments}) != len(self.assignments):
             raise WireError("names a lease twice", "assignments")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it without what an agent of before does not know, where that is as usual."""
-        said = Message.to_json(self)
-        return said if self.taking != "all" else {k: v for k, v in said.items() if k != "taking"}
+    to_json = Message.unusual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,7 +372,7 @@ class ReportBatch(Message):
     """POST /api/v1/agent/reports."""
 
     boot_id: UUID
-    reports: Annotated[tuple[Report, ...], Length(1, BATCH_MAX)]
+    reports: Annotated[tuple[Report, ...], Length(0, BATCH_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,11 +421,14 @@ class Interval(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health(Message):
-    """Something happened to a GPU, or to the driver (gpu_uuid null)."""
+    """Something happened to a GPU, or to the driver (gpu_uuid null).
+
+    kind: one of HealthKind, or what an agent of a later version has.
+    """
 
     seq: Sequence
     gpu_uuid: Name | None
-    kind: HealthKind
+    kind: Word
     at: datetime
     detail: Detail
 

@@ -80,7 +80,7 @@ class LogPiece(Message):
 class LogBatch(Message):
     """POST /api/v1/agent/logs: news of several logs, those of one stream in their order."""
 
-    pieces: Annotated[tuple[LogPiece, ...], Length(1, LOG_PIECES_MAX)]
+    pieces: Annotated[tuple[LogPiece, ...], Length(0, LOG_PIECES_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

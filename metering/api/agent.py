@@ -29,11 +29,11 @@ from marketplace.logs import default_logs
 from marketplace.queries.leases import Assignment, assignments_for
 from marketplace.secrets import handed_out
 from marketplace.vault import default_vault
-from metering.agent import sealing, wire
+from metering.agent import later, sealing, wire
 from metering.agent.strict import Message
-from metering.ingest.contacts import note_seen, raise_alarm, register_agent
+from metering.ingest.contacts import note_beyond, note_seen, raise_alarm, register_agent
 from metering.ingest.grants import Grants
-from metering.ingest.logs import take_logs
+from metering.ingest.logs import take_logs, with_refused
 from metering.ingest.reports import ReportConflict, take_reports
 from metering.ingest.samples import SampleConflict, take_samples
 
@@ -54,6 +54,7 @@ class AgentEndpoint(Endpoint):
     """A handler that only the agent of a host may call."""
 
     scopes: ClassVar = {}
+    beyond: tuple[later.Beyond, ...] = ()
 
     @property
     def host_id(self) -> HostId:
@@ -63,17 +64,21 @@ class AgentEndpoint(Endpoint):
         return host_id
 
     def message(self, kind: type[M]) -> M:
-        """Read the request's body.
+        """Read the request's body; what a later agent says beyond this version is noted.
 
         Raises: MessageUnreadable.
         """
         try:
-            return kind.from_json(self.request.data)
+            message, beyond = later.read(kind, self.request.data)
         except wire.WireError as error:
             raise MessageUnreadable(place=error.place, reason=error.reason) from error
         except ValidationError as error:
             first = next(field_problems(error.get_full_details(), ""))
             raise MessageUnreadable(place=first["pointer"], reason=first["detail"]) from error
+        self.beyond = beyond
+        if beyond and self.actor.host_id is not None:
+            note_beyond(beyond, host_id=self.actor.host_id, now=timezone.now())
+        return message
 
     def note_seen(self) -> None:
         """Note that the agent was heard."""
@@ -98,6 +103,7 @@ class AgentHost(AgentEndpoint):
     @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
     def put(self, request: Request) -> Response:
         """Say what this host has; sent when the agent starts and when something changed."""
+        self.note_seen()
         registration, now = self.message(wire.Registration), timezone.now()
         register_agent(
             self.store(),
@@ -261,7 +267,7 @@ class AgentLogs(AgentEndpoint):
             host_id=self.host_id,
             now=timezone.now(),
         )
-        return Response(taken.to_json())
+        return Response(with_refused(taken, self.beyond).to_json())
 
 
 class AgentSamples(AgentEndpoint):

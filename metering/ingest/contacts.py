@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import structlog
@@ -14,13 +15,19 @@ from ledger.rest.problems import plain
 from listings.commands import report_inventory
 from listings.domain.events import Gpu
 from listings.domain.sandboxes import AgentSays
+from metering.agent.later import Beyond
 from metering.agent.wire import Registration
-from metering.models import IngestAlarm
+from metering.models import AgentContact, IngestAlarm
 
 log = structlog.get_logger()
 
 PAUSE = timedelta(seconds=30)
 """Agents say something every few seconds: after a pause of so long their line was down."""
+
+LATER_AGENT = "agent-of-later-version"
+NOTED_AGAIN = timedelta(days=1)
+BEYOND_MAX = 50
+"""So many such notes are kept of a host in that time."""
 
 _HEARD_SINCE = """CASE WHEN EXCLUDED.last_seen_at > known.last_seen_at + make_interval(secs => %s)
     THEN EXCLUDED.last_seen_at ELSE known.heard_since END"""
@@ -106,6 +113,28 @@ def _says(registration: Registration) -> AgentSays:
         sandbox = "process" if apart else "account"
     enforces = ((each.what, each.by) for each in registration.enforces)
     return AgentSays.so(sandbox, enforces, registration.abilities)
+
+
+def note_beyond(beyond: Iterable[Beyond], *, host_id: HostId, now: datetime) -> None:
+    """Note, once a day for each thing, what an agent of a later version said beyond this one.
+
+    Of a host that was never heard before nothing is noted yet.
+    """
+    contact = AgentContact.objects.filter(host_id=host_id).first()
+    if contact is None:
+        return
+    said = {(each.place, each.said) for each in beyond}
+    known = IngestAlarm.objects.filter(host_id=host_id, code=LATER_AGENT, at__gt=now - NOTED_AGAIN)
+    noted = {(row["place"], row["said"]) for row in known.values_list("details", flat=True)}
+    for place, word in sorted(said - noted)[: max(0, BEYOND_MAX - len(noted))]:
+        log.warning("ingest.later-agent", host=str(host_id), place=place, said=word)
+        IngestAlarm.objects.create(
+            host_id=host_id,
+            tenant_id=contact.tenant_id,
+            code=LATER_AGENT,
+            details={"place": place, "said": word, "agent_version": contact.agent_version},
+            at=now,
+        )
 
 
 def raise_alarm(refusal: Refusal, *, host_id: HostId, tenant_id: TenantId, now: datetime) -> None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import cast
 
 from ledger.domain.ids import HostId, LeaseId
 from ledger.eventstore.port import EventStore
 from marketplace.logs import begin_log
 from marketplace.storage.logs import LogKey, OpenLogs
-from metering.agent.wire import LogBatch, LogOutcome, LogPiece, LogPieceTaken, LogsTaken
+from metering.agent.later import Beyond
+from metering.agent.wire import (
+    LogBatch,
+    LogOutcome,
+    LogPiece,
+    LogPieceTaken,
+    LogsTaken,
+    Stream,
+    WireError,
+)
 from metering.commands import terms_of_lease
 from metering.ingest.grants import Grants, LeaseNotHere
+
+_NEEDED = ("lease_id", "attempt", "stream", "offset", "data")
 
 
 def take_logs(
@@ -31,9 +44,34 @@ def take_logs(
     taken = tuple(
         _take(store, grants, logs, piece, host_id=host_id, now=now) for piece in batch.pieces
     )
-    if all(each.outcome == "refused" for each in taken):
+    if taken and all(each.outcome == "refused" for each in taken):
         raise LeaseNotHere(lease_id=taken[0].lease_id)
     return LogsTaken(pieces=taken)
+
+
+def with_refused(taken: LogsTaken, beyond: Iterable[Beyond]) -> LogsTaken:
+    """Return the answer with the pieces, in their places, that were set aside unread.
+
+    They are of a stream that only an agent of a later version has.
+    """
+    pieces = list(taken.pieces)
+    for each in beyond:
+        if each.index is not None and isinstance(each.item, Mapping):
+            known = {**each.item, "stream": "stdout"}
+            try:
+                piece = LogPiece.from_json({k: known[k] for k in _NEEDED if k in known})
+            except WireError:
+                continue
+            refused = LogPieceTaken(
+                lease_id=piece.lease_id,
+                attempt=piece.attempt,
+                stream=cast(Stream, each.item["stream"]),
+                size=0,
+                outcome="refused",
+                followed=False,
+            )
+            pieces.insert(each.index, refused)
+    return LogsTaken(pieces=tuple(pieces))
 
 
 def _take(

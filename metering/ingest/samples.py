@@ -26,6 +26,9 @@ from metering.ingest.grants import Grants, LeaseNotHere
 AHEAD_MAX_MS = 60_000
 """How far a host's clock may run ahead of the server's."""
 
+KIND_LENGTH_MAX = 20
+"""Of a kind of health event that only a later version knows; a longer one is kept cut."""
+
 _PUT_INTERVALS = """
 INSERT INTO metering_interval (host_id, boot_id, seq, lease_id, gpu_uuid, start_ms, end_ms,
     occupied_ms, busy_ms, memory_used_mib, cpu_ms, io_bytes, net_bytes, late_ms, received_at)
@@ -208,7 +211,7 @@ def _interval(each: SentInterval) -> tuple[Any, ...]:
 
 
 def _health(each: Health) -> tuple[Any, ...]:
-    return (each.seq, each.gpu_uuid, each.kind, each.at, each.detail)
+    return (each.seq, each.gpu_uuid, each.kind[:KIND_LENGTH_MAX], each.at, each.detail)
 
 
 def _array(values: Iterable[int | UUID | None]) -> str:

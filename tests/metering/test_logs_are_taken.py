@@ -114,10 +114,8 @@ def test_a_token_of_a_person_adds_nothing(logged: Logged) -> None:
     [
         {"data": "no base64!"},
         {"offset": -1},
-        {"stream": "stdin"},
         {"attempt": 0},
         {"data": "A" * 65_540},
-        {"more": 1},
     ],
 )
 def test_what_is_not_a_piece_is_refused(logged: Logged, wrong: dict[str, Any]) -> None:

@@ -124,7 +124,6 @@ def test_samples_of_the_future_are_to_be_sent_again(agent: HostAgent, since: dat
         {"start_ms": 0},
         {"seq": 0},
         {"seq": 1.5},
-        {"colour": "red"},
         {"lease_id": "x"},
     ],
 )

@@ -103,7 +103,11 @@ def account_of(
             "on_market": switch.market,
             "since_ms": switch.word.since_ms,
         },
-        "server": {"reached_ms": courier.reached_ms, "trouble": courier.trouble},
+        "server": {
+            "reached_ms": courier.reached_ms,
+            "trouble": courier.trouble,
+            "set_aside": courier.set_aside,
+        },
         "level": "" if registration is None else registration.sandbox,
         "abilities": [] if registration is None else list(registration.abilities),
         "gpus": [{"uuid": gpu.uuid, "model": gpu.model, "use": use(gpu.uuid)} for gpu in gpus],
@@ -176,6 +180,8 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     reached = server.get("reached_ms")
     trouble = f"; {server['trouble']}" if server.get("trouble") else ""
     yield f"server    {'not reached' if not reached else f'reached {_moment(reached)}'}{trouble}"
+    if count := server.get("set_aside"):
+        yield f"          {count} messages that it refuses were set aside, see refused.jsonl"
     if "level" in status:
         yield f"level     {status['level'] or 'none'}; can {', '.join(status['abilities']) or '-'}"
     for gpu in status.get("gpus", []):

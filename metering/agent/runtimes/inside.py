@@ -62,6 +62,10 @@ class Enterable(Protocol):
         ...
 
 
+Tops = tuple[dict[tuple[int, int], UUID], dict[int, UUID]]
+"""What the processes of leases stand below, by process id and start, and their sessions."""
+
+
 class Entered:
     """The part of a runtime of processes by which their work is entered."""
 

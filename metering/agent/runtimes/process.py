@@ -27,7 +27,7 @@ from .device_lists import devices_of, limit
 from .egress import Way
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
-from .inside import Entered
+from .inside import Entered, Tops
 from .judging import KEEPER_KILLED, judged, unbegun
 from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .limits import LIMITS, Limits
@@ -96,6 +96,7 @@ class ProcessRuntime(Apart, Entered):
         self._wiping: dict[UUID, int] = {}
         self._wiped: dict[UUID, int] = {}
         self._taken_up = False
+        self._kept_tops: Tops | None = None
 
     def start(self, spec: WorkSpec) -> Work:
         self._take_up()
@@ -223,6 +224,7 @@ class ProcessRuntime(Apart, Entered):
                 self._leaving.add(lease_id)
                 del self._works[lease_id]
                 self._roots.pop(lease_id, None)
+                self._kept_tops = None
                 return
             self._put_away(lease_id)
 
@@ -241,14 +243,17 @@ class ProcessRuntime(Apart, Entered):
         tops, sessions = self._tops()
         return self._uses.of({**tops, **self._doors}, sessions) if tops else {}
 
-    def _tops(self) -> tuple[dict[tuple[int, int], UUID], dict[int, UUID]]:
+    def _tops(self) -> Tops:
         """Return the keepers of running work by process id and start, and its sessions."""
-        tops = {
-            (root["keeper_pid"], root["keeper_ticks"]): lease_id
-            for lease_id, root in self._roots.items()
-            if self._works[lease_id].state != "ended"
-        }
-        return tops, {self._roots[lease_id]["pid"]: lease_id for lease_id in tops.values()}
+        if self._kept_tops is None:
+            tops = {
+                (root["keeper_pid"], root["keeper_ticks"]): lease_id
+                for lease_id, root in self._roots.items()
+                if self._works[lease_id].state != "ended"
+            }
+            sessions = {self._roots[lease_id]["pid"]: lease_id for lease_id in tops.values()}
+            self._kept_tops = tops, sessions
+        return self._kept_tops
 
     def name_of(self, pid: int) -> str | None:
         stat = stat_of(pid)
@@ -375,7 +380,7 @@ class ProcessRuntime(Apart, Entered):
         if not root:
             self._works[lease_id] = work = unbegun(work, folder)
             return work
-        self._roots[lease_id] = root
+        self._roots[lease_id], self._kept_tops = root, None
         work = judged(work, folder, root, self._clock)
         if work.detail == KEEPER_KILLED:
             self._end(lease_id, root)
@@ -442,6 +447,7 @@ class ProcessRuntime(Apart, Entered):
         lost = lease_id in self._works and self._works[lease_id].lost
         for known in (self._works, self._roots, self._uids, self._ids, self._told):
             known.pop(lease_id, None)
+        self._kept_tops = None
         self._leaving.discard(lease_id)
         self._reap(lease_id, flags=0)
         if lost:

@@ -185,7 +185,8 @@ def served(market: Market) -> Iterator[Market]:
             try:
                 return 200, market.answer(self.command, self.path, body).to_json()
             except wire.WireError as error:
-                return 400, {"code": "bad-message", "message": str(error)}
+                said = {"place": error.place, "reason": error.reason}
+                return 400, {"code": "bad-message", "message": str(error), "details": said}
 
         def log_message(self, *_: object) -> None:
             """Stay silent."""

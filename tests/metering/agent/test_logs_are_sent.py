@@ -166,6 +166,42 @@ def test_news_are_sent_once(sending: Sending) -> None:
     assert sum(sizes) == 8
 
 
+def test_what_nobody_follows_is_looked_at_once_a_second(sending: Sending) -> None:
+    sending.turn()
+    fresh = sending.shipper.pause_ms()
+    sending.turn(20_000)
+    silent = sending.shipper.pause_ms()
+    sending.server.followed = False
+    sending.stdout.write(b"tick\n")
+    for _ in range(11):
+        sending.turn()
+    unfollowed = sending.shipper.pause_ms()
+    sending.server.followed = True
+    sending.stdout.write(b"tock\n")
+    for _ in range(11):
+        sending.turn()
+
+    assert (fresh, sending.shipper.pause_ms()) == (100, 100)
+    assert silent > 500
+    assert unfollowed > 500
+    assert sending.there == b"tick\ntock\n"
+
+
+def test_a_lease_that_begins_ends_a_pause(sending: Sending) -> None:
+    stop = threading.Event()
+    sending.know(ended=True)
+    thread = threading.Thread(target=sending.shipper.run, args=[stop])
+    thread.start()
+    try:
+        sending.shipper.know({})
+        sending.know(ended=True)
+        until(lambda: (sending.lease_id, "stdout") in sending.server.market.ended_logs)
+    finally:
+        stop.set()
+        sending.shipper.wake()
+        thread.join()
+
+
 def test_an_unfollowed_log_is_sent_once_a_second(sending: Sending) -> None:
     sending.server.followed = False
     for _ in range(50):
