@@ -127,10 +127,13 @@ class Acting:
                 self.runtime.kill(lease_id)
             case GiveUp():
                 self.close_unstarted(lease_id, "stopped", action.reason)
+                self.runtime.forget(lease_id)  # what was made ready for it
             case TurnAway():
                 self.close_unstarted(lease_id, "failed", action.reason)
+                self.runtime.forget(lease_id)
             case Decline():
                 self.close_unstarted(lease_id, "stopped", action.reason, reclaimed=True)
+                self.runtime.forget(lease_id)
             case Forget():
                 if self.shipper.needs(lease_id) or not self.files.let_go(
                     self.memory.state.leases[lease_id]

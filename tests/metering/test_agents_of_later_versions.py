@@ -12,10 +12,10 @@ from marketplace.storage.logs import OpenLogs
 from metering.agent import wire
 from metering.ingest.contacts import LATER_AGENT
 from metering.models import HealthEvent, IngestAlarm, Interval
+from tests.metering.agent_since import agent as agent
+from tests.metering.agent_since import since as since
 from tests.metering.host_agent import HostAgent
 from tests.metering.host_agent import owner as owner
-from tests.metering.test_the_api_of_use import agent as agent
-from tests.metering.test_the_api_of_use import since as since
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metering.routes")]
 

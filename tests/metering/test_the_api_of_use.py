@@ -20,32 +20,13 @@ from metering.agent import wire
 from metering.domain.instants import millis_down
 from metering.models import AgentContact, IngestAlarm, Interval
 from tests.access.conftest import Caller, admit
+from tests.metering.agent_since import agent as agent
+from tests.metering.agent_since import since as since
 from tests.metering.host_agent import HostAgent
 from tests.metering.host_agent import owner as owner
-from tests.metering.world import World, share
+from tests.metering.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metering.routes")]
-
-
-@pytest.fixture
-def agent(owner: Caller) -> HostAgent:
-    return HostAgent(owner)
-
-
-@pytest.fixture
-def since(agent: HostAgent) -> datetime:
-    """An hour ago, when the agent's GPU was leased for two hours."""
-    starts_at = timezone.now().replace(microsecond=0) - timedelta(hours=1)
-    world = World(PostgresStore())
-    world.schedule(
-        share(agent.host_id, agent.tenant_id, "GPU-a"),
-        lease_id=agent.lease_id,
-        starts_at=starts_at,
-        minutes=120,
-    )
-    while follow_projections(PostgresStore(), (*LISTINGS, *LEASES)):
-        pass
-    return starts_at
 
 
 def test_an_agent_registers_its_gpus_and_learns_how_often_to_call(agent: HostAgent) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from .fetching import FetchFailed
 from .transit import OutOfTime, Stopped
 
 log = logging.getLogger(__name__)
 
+GONE = ".gone-"
 BROKEN = "the agent could not carry its files"
 
 
@@ -54,8 +55,19 @@ class Way:
 
 
 def remove_all_but(known: Collection[UUID], folder: Path) -> None:
-    """Remove what lies in a folder for other leases than those."""
+    """Remove what lies in a folder for other leases than those, beside: it may be large.
+
+    It is out of the way at once: a lease that comes again begins with nothing.
+    """
     names = {str(each) for each in known}
-    for old in folder.iterdir() if folder.is_dir() else ():
+    gone = []
+    for old in list(folder.iterdir()) if folder.is_dir() else ():
         if old.name not in names:
-            shutil.rmtree(old, ignore_errors=True)
+            gone.append(old.rename(old.with_name(f"{GONE}{uuid4()}")))
+    if gone:
+        threading.Thread(target=_remove, args=[gone], name="files", daemon=True).start()
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    for each in folders:
+        shutil.rmtree(each, ignore_errors=True)

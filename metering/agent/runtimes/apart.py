@@ -13,6 +13,7 @@ from . import disks, groups
 from .confinement import Confinement
 from .egress import Reach, Way
 from .images import Containers
+from .launching import Launch
 from .levels import Sandbox, sandbox_of
 from .limits import Limits
 from .mps.port import Mps
@@ -31,6 +32,7 @@ class Apart:
     _limits: Limits
     _mps: Mps
     _needs_mps: bool
+    _launches: dict[UUID, Launch]
     _works: Mapping[UUID, Work]
     _bare: bool
 
@@ -123,10 +125,12 @@ class Apart:
         shared = self._users is not None and not self._users.alone
         return confinement is not None and confinement.separates and not shared
 
-    def _held(self) -> set[str]:
-        """Return the GPUs that work has."""
-        works = (each for each in self._works.values() if each.state != "ended")
-        return {uuid for work in works for uuid in work.gpu_uuids}
+    def _held(self, *, but: UUID | None = None) -> set[str]:
+        """Return the GPUs that work has, or is about to. but: a lease whose own do not count."""
+        held = [each.gpu_uuids for each in self._works.values() if each.state != "ended"]
+        begun = self._launches.items()
+        held += [each.spec.gpu_uuids for lease_id, each in begun if lease_id != but]
+        return {uuid for uuids in held for uuid in uuids}
 
     def _confined(self, gpu_uuids: Collection[str]) -> Confinement | None:
         # MPS's daemon and its clients find each other by what namespaces hide.

@@ -21,7 +21,7 @@ MIN_BYTES = 8 << 20
 
 
 def make(folder: Path, size: int, user: WorkUser) -> None:
-    """Put the work's own folders, which are there, on a file system of `size` bytes.
+    """Put the work's own folders, which are there and empty, on a file system of `size` bytes.
 
     Raises: OSError.
     """
@@ -37,9 +37,6 @@ def make(folder: Path, size: int, user: WorkUser) -> None:
         inside = mount / name
         inside.mkdir(mode=0o700)
         os.chown(inside, user.uid, user.gid)
-        for brought in (folder / name).iterdir():  # such as what its bid gave it to begin with
-            _run("cp", "-a", "--", str(brought), str(inside))
-            _run("rm", "-rf", "--one-file-system", "--", str(brought))
         _run("mount", "--bind", str(inside), str(folder / name))
 
 

@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ..places import give_to
 from ..shares import environment
 from . import disks, keeper, saved
 from .confinement import INSIDE, Confinement, write_accounts
+from .copying import copy
 from .egress import Way
 from .port import WorkSpec
 from .source_first import MARK
@@ -50,8 +52,11 @@ class Launch:
     way: Way | None = None
     fetcher: Fetcher | None = None
 
-    def prepare(self) -> int:
-        """Make the lease's folder and take its lock, which the keeper inherits."""
+    def prepare(self, stop: threading.Event) -> int:
+        """Make the lease's folder and take its lock, which the keeper inherits.
+
+        Raises: OSError, also where it is told to stop.
+        """
         folder, spec, user = self.folder, self.spec, self.user
         folder.mkdir(mode=0o700, exist_ok=True)
         if user is not None:
@@ -61,19 +66,26 @@ class Launch:
         if self.contained is not None:
             os.chown(folder, -1, self.contained["ids"])
             folder.chmod(0o710)
-        work = folder / "work"
-        if spec.inputs is not None:
-            # Of a try before this one whatever came is gone with its folder: they are moved once.
-            os.replace(spec.inputs, work)
-            work.chmod(0o700)
-        lay(work, spec.volumes)
+        work, tmp = folder / "work", folder / "tmp"
+        if self.disk_bytes:
+            for own in (work, tmp):
+                own.mkdir(mode=0o700, exist_ok=True)
+            disks.make(folder, self.disk_bytes, self._owner())
+            # Copied, so that a kill on the way leaves what was fetched where it came to.
+            if spec.inputs is not None:
+                copy(spec.inputs, work, stop)
+            lay(work, spec.volumes, lambda source, target: copy(source, target, stop))
+        else:
+            if spec.inputs is not None:
+                # Of a try before this one whatever came is gone with its folder: moved once.
+                os.replace(spec.inputs, work)
+                work.chmod(0o700)
+            lay(work, spec.volumes)
         owner = self._owner() if spec.source is not None and self.contained is not None else user
-        for own in (work, folder / "tmp"):
+        for own in (work, tmp):
             own.mkdir(mode=0o700, exist_ok=True)
             if owner is not None:
                 give_to(own, owner.uid, owner.gid)
-        if self.disk_bytes:
-            disks.make(folder, self.disk_bytes, self._owner())
         lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         record: dict[str, Any] = {"uid": None if user is None else user.uid}
@@ -86,6 +98,11 @@ class Launch:
         if spec.source is not None:
             (folder / MARK).touch(mode=0o600)
         return lock
+
+    @staticmethod
+    def nothing(_: threading.Event) -> int:
+        """Prepare nothing, where only what came of it is asked for."""
+        raise OSError(0, "nothing is prepared")
 
     def _owner(self) -> WorkUser:
         """Return whose the work's folders are; a container's root, until podman gives them on."""

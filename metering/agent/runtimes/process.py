@@ -9,7 +9,6 @@ can so much as enter.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,30 +19,33 @@ from uuid import UUID
 
 from ..clock import Clock
 from ..shares import cards_of, is_mps
-from . import disks, groups, keeper, saved
+from . import groups, keeper, saved
 from .apart import Apart
+from .beside import Beside
 from .confinement import Confinement
 from .device_lists import devices_of, limit
-from .egress import Way
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
 from .inside import Entered, Tops
 from .judging import KEEPER_KILLED, judged, unbegun
-from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
+from .launching import CHECKPOINT, Launch, spawn
+from .leaving import Leaves, Leavings, Left
 from .limits import LIMITS, Limits
 from .mps.owners import OwnersDaemon
 from .mps.port import Mps
-from .port import NotYet, StartFailed, Work, WorkSpec
-from .records import bytes_in, catches, is_locked, keep_newest, read
+from .port import Coming, NotYet, StartFailed, Work, WorkSpec
+from .records import catches, is_locked, read
+from .source_first import MARK
 from .used import Used, Uses
-from .users import WorkUser, WorkUsers, make_passable, named, sweep
+from .users import WorkUser, WorkUsers, make_passable, named
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """Of each stream of a lease: an eighth of it is the head."""
-ENDED_KEPT_MAX = 100
+SAID_SECONDS_MAX = 1.0
+"""So long a keeper is waited for that starts a command; then it shows later what came of it."""
 
 
-class ProcessRuntime(Apart, Entered):
+class ProcessRuntime(Apart, Entered, Leaves):
     """Runs commands as processes.
 
     folder: where the leases' folders are; made if absent.
@@ -91,10 +93,11 @@ class ProcessRuntime(Apart, Entered):
         self._uids: dict[UUID, int] = {}
         self._ids: dict[UUID, tuple[int, str]] = {}
         self._told: dict[UUID, keeper.Deadline] = {}
-        self._leaving: set[UUID] = set()
+        self._launches: dict[UUID, Launch] = {}
+        self._preparing: Beside[int] = Beside("preparing")
+        self._leaving: dict[UUID, Left] = {}
+        self._leavings, self._wiped = Leavings(self._ended), dict[UUID, int]()
         self._uses = Uses()
-        self._wiping: dict[UUID, int] = {}
-        self._wiped: dict[UUID, int] = {}
         self._taken_up = False
         self._kept_tops: Tops | None = None
 
@@ -102,6 +105,32 @@ class ProcessRuntime(Apart, Entered):
         self._take_up()
         if spec.lease_id in self._works:
             return self._look(spec.lease_id)
+        if spec.lease_id in self._leaving:
+            raise NotYet("what a try before left is removed")
+        launch = self._launches.get(spec.lease_id)
+        if launch is None:
+            launch = self._launches[spec.lease_id] = self._launch_of(spec)
+        elif self._needs_mps:
+            self._mps.ready(spec.gpu_uuids, self._held(but=spec.lease_id))
+        folder = launch.folder
+        try:
+            lock = self._preparing.ask(spec.lease_id, launch.prepare)
+            if lock is None:
+                raise Coming("its place is made and its files are laid out")
+            said = self._begin(launch, lock, spec)
+        except OSError as error:
+            self._leave(spec.lease_id, Left(begun=False))  # with what it was to find
+            raise StartFailed(f"the host could not start it: {error.strerror}") from error
+        if said == b"failed\n":
+            reason = read(folder / "exit.json").get("failed", "it did not start")
+            self._leave(spec.lease_id, Left())
+            raise StartFailed(str(reason))
+        del self._launches[spec.lease_id]
+        self._know(spec.lease_id, spec.gpu_uuids, spec.device_uuids)
+        return self._look(spec.lease_id)
+
+    def _launch_of(self, spec: WorkSpec) -> Launch:
+        """Return how work is started, as whom and in what. Raises: StartFailed, NotYet."""
         by_mps = self._needs_mps and any(map(is_mps, spec.gpu_uuids))
         if by_mps and self.reaches == "allow-list":
             raise StartFailed(
@@ -119,22 +148,14 @@ class ProcessRuntime(Apart, Entered):
         confinement = self._confined(spec.gpu_uuids) if contained is None else None
         way = self._way_of(spec, confinement)
         user = self._user_for() if contained is None else None
-        folder = self._folder_of(spec.lease_id)
-        try:
-            said = self._launch(spec, user, contained, confinement, way)
-        except OSError as error:
-            self._ids.pop(spec.lease_id, None)
-            if disks.remove(folder):
-                shutil.rmtree(folder, ignore_errors=True)  # with what it was to find
-            raise StartFailed(f"the host could not start it: {error.strerror}") from error
-        if said == b"failed\n":
-            reason = read(folder / "exit.json").get("failed", "it did not start")
-            self._put_away(spec.lease_id)
-            raise StartFailed(str(reason))
-        self._know(spec.lease_id, spec.gpu_uuids, spec.device_uuids)
         if user is not None:
             self._uids[spec.lease_id] = user.uid
-        return self._look(spec.lease_id)
+        if contained is not None:
+            self._ids[spec.lease_id] = contained["ids"], contained["name"]
+        pipe, size = self._mps.pipe_of(spec.gpu_uuids), self._disk_bytes(user, contained)
+        folder = self._folder_of(spec.lease_id)
+        fetcher = None if spec.source is None else self._fetcher
+        return Launch(spec, folder, user, pipe, confinement, contained, size, way, fetcher)
 
     def _know(
         self, lease_id: UUID, gpu_uuids: tuple[str, ...], device_uuids: tuple[str, ...]
@@ -159,9 +180,7 @@ class ProcessRuntime(Apart, Entered):
         if self._containers is None:
             raise StartFailed("this host runs no images")
         folder, held = self._folder_of(spec.lease_id), {ids for ids, _ in self._ids.values()}
-        contained = self._containers.order(spec, folder, held, self._limits)
-        self._ids[spec.lease_id] = contained["ids"], contained["name"]
-        return contained
+        return self._containers.order(spec, folder, held, self._limits)
 
     def limit(self, lease_id: UUID, *, stop_at_ms: int, kill_at_ms: int) -> None:
         stop_ns, kill_ns = map(self._clock.boot_ns_at, (stop_at_ms, kill_at_ms))
@@ -199,11 +218,20 @@ class ProcessRuntime(Apart, Entered):
     def kill(self, lease_id: UUID) -> None:
         root = self._roots.get(lease_id)
         if root is None:
-            # Its container is being made or its source fetched: then there will be none.
+            # Its start is under way or its source fetched: then there will be none.
             if (pid := self._keepers.get(lease_id)) is not None:
-                kill_all(pid)
+                self._end_start(lease_id, pid)
         elif self._works[lease_id].state != "ended":
             self._end(lease_id, root)
+
+    def _end_start(self, lease_id: UUID, pid: int) -> None:
+        """End a keeper whose command did not begin; one that has more to do tidies up itself."""
+        if lease_id in self._ids or (self._folder_of(lease_id) / MARK).exists():
+            kill_all(pid)
+            return
+        os.kill(pid, signal.SIGSTOP)  # it is our child, so its id is still its own
+        kill_all(pid)
+        os.kill(pid, signal.SIGKILL)
 
     def _end(self, lease_id: UUID, root: Mapping[str, Any]) -> None:
         """Kill the work; of a container its first process, with which all in it ends."""
@@ -217,19 +245,11 @@ class ProcessRuntime(Apart, Entered):
         return self._folder_of(lease_id) if lease_id in self._works else None
 
     def forget(self, lease_id: UUID) -> None:
-        work = self._works.get(lease_id)
-        if work is not None and self._look(lease_id).state == "ended":
-            if lease_id in self._ids and is_locked(self._folder_of(lease_id) / "keeper.lock"):
-                # podman still tidies up after it, which is not waited for.
-                self._leaving.add(lease_id)
-                del self._works[lease_id]
-                self._roots.pop(lease_id, None)
-                self._kept_tops = None
-                return
-            self._put_away(lease_id)
-
-    def wiped(self, lease_id: UUID) -> int | None:
-        return self._wiped.pop(lease_id, None)
+        if lease_id in self._launches:
+            self._preparing.stop(lease_id)
+            self._leave(lease_id, Left(begun=False))
+        elif (work := self._works.get(lease_id)) and self._look(lease_id).state == "ended":
+            self._leave(lease_id, Left(told=True, lost=work.lost))
 
     def folder_of(self, lease_id: UUID) -> Path | None:
         work = self._folder_of(lease_id) / "work"
@@ -285,22 +305,14 @@ class ProcessRuntime(Apart, Entered):
         """Return the account that only this lease has; None: others may have it too."""
         return self._uids.get(lease_id) if self._are_alone() else None
 
-    def _launch(
-        self,
-        spec: WorkSpec,
-        user: WorkUser | None,
-        contained: dict[str, Any] | None,
-        confinement: Confinement | None,
-        way: Way | None,
-    ) -> bytes:
-        """Make the lease's folder and start its keeper; return what that said first."""
-        folder = self._folder_of(spec.lease_id)
+    def _disk_bytes(self, user: WorkUser | None, contained: Mapping[str, Any] | None) -> int:
+        """Return the size of a lease's own file system; 0: it has none."""
         bounded = (user is not None or contained is not None) and self._bounds_disk
-        disk_bytes = self._limits.disk_bytes if bounded else 0
-        pipe = self._mps.pipe_of(spec.gpu_uuids)
-        fetcher = None if spec.source is None else self._fetcher
-        launch = Launch(spec, folder, user, pipe, confinement, contained, disk_bytes, way, fetcher)
-        lock = launch.prepare()
+        return self._limits.disk_bytes if bounded else 0
+
+    def _begin(self, launch: Launch, lock: int, spec: WorkSpec) -> bytes:
+        """Start the keeper of a lease whose place is made; return what it said first."""
+        contained, user = launch.contained, launch.user
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
                 self.limit(spec.lease_id, stop_at_ms=spec.stop_at_ms, kill_at_ms=spec.kill_at_ms)
@@ -312,7 +324,7 @@ class ProcessRuntime(Apart, Entered):
                 "output_bytes_max": self._output_bytes_max,
             }
             # Podman and a source take a while: nobody waits for that but the lease.
-            wait = 0 if contained or spec.source is not None else START_SECONDS_MAX
+            wait = 0 if contained or spec.source is not None else SAID_SECONDS_MAX
             pid, said = spawn(order, lock, wait_seconds=wait)
         finally:
             os.close(lock)
@@ -334,8 +346,7 @@ class ProcessRuntime(Apart, Entered):
     def _take_up(self) -> None:
         """Look once for work of earlier runs; not before this agent is the only one here."""
         for lease_id in sorted(self._leaving):
-            if not is_locked(self._folder_of(lease_id) / "keeper.lock"):
-                self._put_away(lease_id)
+            self._put_away(lease_id)
         if not self._taken_up:
             self._taken_up = True
             for found in sorted(self._folder.iterdir()):
@@ -359,8 +370,7 @@ class ProcessRuntime(Apart, Entered):
         begun = (folder / "started.json").exists() or is_locked(folder / "keeper.lock")
         if not spec or not begun:
             # The agent died before the keeper lived: nothing ran, so it may be started anew.
-            disks.remove(folder)
-            shutil.rmtree(folder, ignore_errors=True)
+            self._leave(lease_id, Left(begun=False))
             return
         if spec.get("ids") is not None:
             self._ids[lease_id] = int(spec["ids"]), str(spec["container"])
@@ -423,33 +433,3 @@ class ProcessRuntime(Apart, Entered):
         except ChildProcessError:
             pass  # somebody collected it for us
         del self._keepers[lease_id]
-
-    def _put_away(self, lease_id: UUID) -> None:
-        """Erase the tenant's files, keep the newest few outputs for the operator."""
-        folder = self._folder_of(lease_id)
-        uid = self._own_uid(lease_id)
-        if uid is not None:
-            sweep(uid)
-        groups.remove(groups.all_of(folder.name))
-        self._wiping.setdefault(lease_id, bytes_in(folder / "work", folder / "tmp"))
-        if not disks.remove(folder):
-            return  # somebody looks into it still; asked for again
-        for own in ("work", "tmp"):
-            shutil.rmtree(folder / own, ignore_errors=True)
-            if (folder / own).exists():
-                return  # its account is not handed out while a file of it lives; asked for again
-        target = self._ended / folder.name
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(folder, target)
-        wiped = self._wiping.pop(lease_id)
-        if lease_id in self._works or lease_id in self._leaving:
-            self._wiped[lease_id] = wiped
-        lost = lease_id in self._works and self._works[lease_id].lost
-        for known in (self._works, self._roots, self._uids, self._ids, self._told):
-            known.pop(lease_id, None)
-        self._kept_tops = None
-        self._leaving.discard(lease_id)
-        self._reap(lease_id, flags=0)
-        if lost:
-            self._sweep()
-        keep_newest(self._ended, ENDED_KEPT_MAX)

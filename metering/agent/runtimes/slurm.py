@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from uuid import UUID
 from ..clock import Clock
 from ..shares import cards_of
 from .confinement import Confinement
-from .egress import Way
 from .inside import groups_of
 from .judging import KEEPER_KILLED, unbegun
 from .keeper import Deadline, write_json
@@ -155,19 +154,12 @@ class SlurmRuntime(ProcessRuntime):
 
     # --- starting --------------------------------------------------------------------------------
 
-    def _launch(
-        self,
-        spec: WorkSpec,
-        user: WorkUser | None,
-        contained: dict[str, Any] | None,
-        confinement: Confinement | None,
-        way: Way | None,
-    ) -> bytes:
-        """Make the lease's folder and have a job for it; what becomes of it shows later."""
-        folder = self._folder_of(spec.lease_id)
-        pipe = self._mps.pipe_of(spec.gpu_uuids)
-        launch = Launch(spec, folder, user, pipe, confinement, contained, 0, way)
-        lock = launch.prepare()
+    def _disk_bytes(self, user: WorkUser | None, contained: Mapping[str, Any] | None) -> int:
+        return 0
+
+    def _begin(self, launch: Launch, lock: int, spec: WorkSpec) -> bytes:
+        """Have a job for a lease; what becomes of it shows later."""
+        folder, user = launch.folder, launch.user
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
                 self.limit(spec.lease_id, stop_at_ms=spec.stop_at_ms, kill_at_ms=spec.kill_at_ms)
@@ -310,5 +302,5 @@ class SlurmRuntime(ProcessRuntime):
     def _put_away(self, lease_id: UUID) -> None:
         super()._put_away(lease_id)
         self._handover.drop(lease_id)
-        if lease_id not in self._works:
+        if lease_id not in self._leaving:
             self._errands.drop(lease_id)

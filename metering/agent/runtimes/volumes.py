@@ -1,10 +1,10 @@
-"""Volumes in the place where work starts: moved there before it does, part of what it may fill."""
+"""Volumes in the place where work starts: there before it does, part of what it may fill."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..places import FOLDER, folder_at
@@ -13,9 +13,12 @@ from .port import Mounted
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.ELOOP)
 
 
-def lay(work: Path, volumes: Sequence[Mounted]) -> None:
+def lay(
+    work: Path, volumes: Sequence[Mounted], copy: Callable[[Path, int], None] | None = None
+) -> None:
     """Move the files of each volume to its path below `work`; not through a link of the inputs.
 
+    copy: brings them into an open folder instead, from where they stay.
     Raises: OSError, also where something of the inputs lies there.
     """
     if not volumes:
@@ -27,7 +30,10 @@ def lay(work: Path, volumes: Sequence[Mounted]) -> None:
             *above, name = each.names
             try:
                 with folder_at(root, above, make=True) as inner:
-                    os.rename(each.folder, name, dst_dir_fd=inner)
+                    if copy is None:
+                        os.rename(each.folder, name, dst_dir_fd=inner)
+                    else:
+                        _copied(each.folder, name, inner, copy)
                     os.chmod(name, 0o755, dir_fd=inner)
             except OSError as error:
                 path = "/".join(each.names)
@@ -37,3 +43,12 @@ def lay(work: Path, volumes: Sequence[Mounted]) -> None:
                 raise OSError(0, why) from error
     finally:
         os.close(root)
+
+
+def _copied(source: Path, name: str, inner: int, copy: Callable[[Path, int], None]) -> None:
+    os.mkdir(name, dir_fd=inner)
+    target = os.open(name, FOLDER, dir_fd=inner)
+    try:
+        copy(source, target)
+    finally:
+        os.close(target)

@@ -13,6 +13,7 @@ from metering.agent.clock import ManualClock
 from metering.agent.gpus.nvml import NvmlGpus
 from metering.agent.gpus.port import Gpus
 from metering.agent.gpus.simulated import SimulatedGpus
+from metering.agent.runtimes import beside
 from metering.agent.runtimes.simulated import SimulatedRuntime
 from metering.agent.spool import Spool
 from metering.agent.uplink import HttpUplink
@@ -24,6 +25,12 @@ from tests.nvml.library import build, preload
 from tests.nvml.script import Script
 
 NOON_MS = int(datetime(2026, 1, 5, 12, tzinfo=UTC).timestamp()) * 1000
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is done beside the tick be done at once, however busy the machine is."""
+    monkeypatch.setattr(beside, "WAIT_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="session")

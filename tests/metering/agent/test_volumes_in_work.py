@@ -19,7 +19,7 @@ from metering.agent.clock import SystemClock
 from metering.agent.files import checkpoint_versions
 from metering.agent.gpus.simulated import SimulatedGpus
 from metering.agent.runtimes.limits import LIMITS
-from metering.agent.runtimes.port import Mounted, StartFailed, WorkSpec
+from metering.agent.runtimes.port import StartFailed
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.uplink import HttpUplink, Refused
 from tests.metering.agent.containers import ContainerRuntime
@@ -31,7 +31,17 @@ from tests.metering.agent.storehouse import away
 from tests.metering.agent.volumehouse import VolumeHouse
 from tests.metering.agent.workloads import containers as containers
 from tests.metering.agent.workloads import processes as processes
-from tests.metering.agent.works import PYTHON, ROOT, accounts, ended, program, running, said, until
+from tests.metering.agent.works import (
+    PYTHON,
+    ROOT,
+    accounts,
+    ended,
+    mounted,
+    program,
+    running,
+    said,
+    until,
+)
 
 TRIES = """
 import json, os
@@ -47,17 +57,6 @@ print(json.dumps(seen), flush=True)
 """
 
 
-def mounted(folder: Path, wanted: WorkSpec) -> WorkSpec:
-    """Return work with a volume that it writes to and one that it reads."""
-    mounts = []
-    for names, writable in ((("volumes", "data"), True), (("models", "base"), False)):
-        source = folder / f"came {names[1]}"
-        source.mkdir()
-        (source / "a").write_text("/".join(names))
-        mounts.append(Mounted(names, source, writable=writable))
-    return replace(wanted, volumes=tuple(mounts))
-
-
 def seen_by(runtime: ProcessRuntime, folder: Path) -> dict[str, Any]:
     wanted = mounted(folder, program(TRIES))
     runtime.start(wanted)
@@ -68,7 +67,6 @@ def seen_by(runtime: ProcessRuntime, folder: Path) -> dict[str, Any]:
     assert (seen["read"], seen["fixed"], seen["mine"]) == ("volumes/data", "models/base", True)
     runtime.forget(wanted.lease_id)
     until(lambda: not runtime.works() and not list(folder.rglob("models")))
-    assert not list(folder.glob("came*"))
     return seen
 
 
@@ -104,7 +102,7 @@ def test_a_volume_that_is_larger_than_the_works_disk_is_refused_with_a_reason(
 
         with pytest.raises(StartFailed, match="No space left"):
             runtime.start(wanted)
-        assert not list(tmp_path.rglob("large"))
+        assert not list((tmp_path / "leases").rglob("large"))
 
 
 @pytest.mark.parametrize("lies", ["file", "folder", "link"])

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -17,7 +18,7 @@ import pytest
 from metering.agent.clock import SystemClock
 from metering.agent.runtimes.confinement import Confinement, find
 from metering.agent.runtimes.limits import LIMITS, Limits
-from metering.agent.runtimes.port import Runtime, Work, WorkSpec
+from metering.agent.runtimes.port import Mounted, Runtime, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.users import WorkUsers, read_users
 
@@ -98,6 +99,17 @@ def program(code: str, *arguments: str) -> WorkSpec:
     """Return a lease whose work is a program in Python."""
     command = (PYTHON, "-c", code, *arguments)
     return WorkSpec(lease_id=uuid4(), gpu_uuids=("GPU-a",), command=command)
+
+
+def mounted(folder: Path, wanted: WorkSpec) -> WorkSpec:
+    """Return work with a volume that it writes to and one that it reads."""
+    mounts = []
+    for names, writable in ((("volumes", "data"), True), (("models", "base"), False)):
+        source = folder / f"came {names[1]}"
+        source.mkdir()
+        (source / "a").write_text("/".join(names))
+        mounts.append(Mounted(names, source, writable=writable))
+    return replace(wanted, volumes=tuple(mounts))
 
 
 def state(runtime: Runtime, lease_id: UUID) -> str:
