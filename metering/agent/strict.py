@@ -259,7 +259,8 @@ def _text(data: object) -> str:
         raise WireError("must be a text")
     if len(data) > TEXT_LENGTH_MAX:
         raise WireError(f"is longer than {TEXT_LENGTH_MAX} characters")
-    if "\x00" in data or any("\ud800" <= character <= "\udfff" for character in data):
+    odd = not data.isascii() and any("\ud800" <= character <= "\udfff" for character in data)
+    if "\x00" in data or odd:
         raise WireError("holds a character that is not text")
     return data
 

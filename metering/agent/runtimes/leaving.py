@@ -96,6 +96,7 @@ class Leaves:
     _uids: dict[UUID, int]
     _ids: dict[UUID, tuple[int, str]]
     _told: dict[UUID, Deadline]
+    _folders: dict[UUID, Path]
     _kept_tops: Tops | None
 
     def _folder_of(self, lease_id: UUID) -> Path:
@@ -139,7 +140,7 @@ class Leaves:
             return  # asked for again at the next tick
         if left.told:
             self._wiped[lease_id] = wiped
-        for known in (self._leaving, self._uids, self._ids, self._told):
+        for known in (self._leaving, self._uids, self._ids, self._told, self._folders):
             known.pop(lease_id, None)
         self._reap(lease_id, flags=0)
         if left.lost:

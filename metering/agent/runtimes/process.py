@@ -87,6 +87,7 @@ class ProcessRuntime(Apart, Entered, Leaves):
         self._needs_mps = needs_mps
         self._containers = containers
         self._bare = bare
+        self._folders: dict[UUID, Path] = {}
         self._keepers: dict[UUID, int] = {}
         self._works: dict[UUID, Work] = {}
         self._roots: dict[UUID, dict[str, int]] = {}
@@ -287,7 +288,9 @@ class ProcessRuntime(Apart, Entered, Leaves):
         return found
 
     def _folder_of(self, lease_id: UUID) -> Path:
-        return self._folder / str(lease_id)
+        if (known := self._folders.get(lease_id)) is None:
+            known = self._folders[lease_id] = self._folder / str(lease_id)
+        return known
 
     def _user_for(self) -> WorkUser | None:
         """Return the account for a new lease; None: the agent's own.

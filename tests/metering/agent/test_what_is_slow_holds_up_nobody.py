@@ -19,12 +19,13 @@ from metering.agent.agent import Agent, AgentConfig
 from metering.agent.clock import SystemClock
 from metering.agent.files.ways import remove_all_but
 from metering.agent.gpus.simulated import SimulatedGpus
-from metering.agent.runtimes import beside, copying, disks, launching, leaving
+from metering.agent.runtimes import beside, copying, disks, keeper, launching
 from metering.agent.runtimes.beside import Beside
 from metering.agent.runtimes.launching import Launch
 from metering.agent.runtimes.limits import LIMITS
 from metering.agent.runtimes.port import Coming, NotYet, StartFailed, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
+from metering.agent.runtimes.records import bytes_in
 from metering.agent.uplink import HttpUplink
 from tests.metering.agent.market import TOKEN, Market, assignment
 from tests.metering.agent.works import (
@@ -136,14 +137,14 @@ def test_a_lease_is_reclaimed_in_time_while_the_files_of_another_are_laid_out(
 def test_a_lease_is_reclaimed_in_time_while_the_files_of_another_are_erased(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, erased = Slow(), leaving.bytes_in
+    slow, erased = Slow(), bytes_in
 
     def counted(*folders: Path) -> int:
         if str(FIRST) in str(folders[0]):
             slow.hold()
         return erased(*folders)
 
-    monkeypatch.setattr(leaving, "bytes_in", counted)
+    monkeypatch.setattr("metering.agent.runtimes.leaving.bytes_in", counted)
     with agent_on(tmp_path, market) as (_, cards):
         sleeping(market, cards[0], FIRST, "0")
         sleeping(market, cards[1], SECOND)
@@ -168,7 +169,7 @@ def test_a_keeper_that_hangs_at_its_start_is_not_waited_for(
     with agent_on(tmp_path, market) as (agent, cards):
         sleeping(market, cards[1], SECOND)
         until(lambda: told(market, SECOND) == ["started"])
-        monkeypatch.setattr(launching.keeper, "__file__", str(hanging))
+        monkeypatch.setattr(keeper, "__file__", str(hanging))
         sleeping(market, cards[0], FIRST)
         until(lambda: (tmp_path / "state" / "leases" / str(FIRST) / "spec.json").exists())
 
