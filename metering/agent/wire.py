@@ -421,10 +421,7 @@ class Interval(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health(Message):
-    """Something happened to a GPU, or to the driver (gpu_uuid null).
-
-    kind: one of HealthKind, or what an agent of a later version has.
-    """
+    """Something happened to a GPU, or to the driver (gpu_uuid null). kind: HealthKind or newer."""
 
     seq: Sequence
     gpu_uuid: Name | None
