@@ -97,6 +97,8 @@ class Daemon:
             uid = 0 if self.multiuser else uid
             others = [each for each, server in self.servers.items() if server["uid"] != uid]
             if others and any(server in others for server, _ in self.clients.values()):
+                with (LOGS / "control.log").open("a") as log:
+                    log.write(f"NEW CLIENT {pid} from user {uid}: push client to pending list\n")
                 continue  # until all clients of the other account are gone
             for other in others:
                 self.stop(other)

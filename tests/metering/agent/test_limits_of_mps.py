@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -403,23 +404,20 @@ def test_without_the_option_for_several_accounts_the_second_would_wait(
     daemon = subprocess.Popen([programs.control, "-f"], env=environment)
     try:
         until(lambda: (pipe / "control_privileged").exists())
-        works = [
-            subprocess.Popen(
-                [programs.work, "--stay"], env=environment, user=uid, stdout=subprocess.PIPE
+        first, second = (
+            partial(
+                subprocess.Popen, [programs.work, "--stay"], env=environment, user=uid,
+                stdout=subprocess.PIPE,
             )
             for uid in accounts().uids[:2]
-        ]
-        first = works[0]
-        assert first.stdout is not None and works[1].stdout is not None
-        first.stdout.readline()
-        os.set_blocking(works[1].stdout.fileno(), False)
-        assert not works[1].stdout.read()
-        first.kill()
-        os.set_blocking(works[1].stdout.fileno(), True)
-        assert works[1].stdout.readline()
-        works[1].kill()
-        for work in works:
-            work.communicate()
+        )  # fmt: skip
+        with first() as one:
+            assert one.stdout is not None and one.stdout.readline()
+            with second() as two:
+                until(lambda: (log := short / "log" / "control.log").exists() and log.read_text())
+                one.kill()
+                assert two.stdout is not None and two.stdout.readline()
+                two.kill()
     finally:
         subprocess.run([programs.control], input=b"quit\n", check=True, env=environment)
         daemon.wait()
