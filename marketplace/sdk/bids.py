@@ -162,6 +162,16 @@ Centre = Annotated[str, typer.Option("--cost-centre", help="instead of the unit'
 Command = Annotated[list[str] | None, typer.Argument(help="what runs: -- python train.py")]
 
 
+def secrets_of(
+    secrets: list[str] | None, secret_variables: list[str] | None
+) -> dict[str, list[str]]:
+    """Return what a workload says of its secrets; nothing where it names none."""
+    named = dict.fromkeys([*(secrets or ()), *(secret_variables or ())])
+    if not named:
+        return {}
+    return {"secrets": list(named), "secret_variables": list(dict.fromkeys(secret_variables or ()))}
+
+
 def _asked(
     query: str, gpus: int, length: str, limit: str, start: str | None, by: str | None,
     service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
@@ -199,10 +209,7 @@ def _asked(
         asked["workload"]["outputs"] = outputs
     if volumes:
         asked["workload"]["volumes"] = mounts_of(volumes)
-    if secrets or secret_variables:
-        named = dict.fromkeys([*(secrets or ()), *(secret_variables or ())])
-        asked["workload"]["secrets"] = list(named)
-        asked["workload"]["secret_variables"] = list(dict.fromkeys(secret_variables or ()))
+    asked["workload"] |= secrets_of(secrets, secret_variables)
     if start is not None:
         asked["earliest_start"] = moment_of(start, now=now).isoformat()
     if by is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,21 @@ import typer
 from typer.core import TyperCommand
 
 from . import files, logs
-from .bids import Centre, For, Gpus, Image, Kind, Max, Outputs, Unit
+from .bids import (
+    Centre,
+    For,
+    Gpus,
+    Image,
+    Kind,
+    Max,
+    Outputs,
+    Resume,
+    Saves,
+    Secret,
+    SecretEnv,
+    Unit,
+    secrets_of,
+)
 from .ending import NOT_RUN
 from .fetching import FetchSecret, FetchThere, fetched_there, told
 from .forms import money
@@ -20,7 +35,7 @@ from .idle import Idle, idle_seconds
 from .session import Session, session_of
 from .spoken import NotUnderstood, length_of
 from .volumes import Mounted, mounts_of
-from .waiting import wait_for_lease
+from .waiting import next_of_chain, wait_for_lease
 
 END_SECONDS_MAX = 120.0
 """How long the market is waited for to know how work ended whose log is complete."""
@@ -74,7 +89,8 @@ def run(
     to: To = None, kind: Kind = "other", unit: Unit = None, centre: Centre = "",
     cheapest: Cheapest = False, timeout: Timeout = "1d", detach: Detach = False,
     volume: Mounted = None, end_when_idle: Idle = None, network: Network = None,
-    fetch_there: FetchThere = False, fetch_secret: FetchSecret = "",
+    fetch_there: FetchThere = False, fetch_secret: FetchSecret = "", secret: Secret = None,
+    secret_env: SecretEnv = None, resume: Resume = False, saves: Saves = None,
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -93,7 +109,9 @@ def run(
     workload["environment"] = _variables(env or ())
     named: dict[str, Any] = {"image": image, "outputs": outputs, "volumes": mounts_of(volume)}
     named["end_when_idle_seconds"] = idle_seconds(end_when_idle)
+    named["checkpoint_seconds"] = None if saves is None else length_of(saves)
     workload |= {name: said for name, said in named.items() if said}
+    workload |= secrets_of(secret, secret_env)
     workload |= fetched_there(folder, there=fetch_there, secret=fetch_secret)
     asked = {
         "query": f"{needs} network={network}".strip() if network else needs,
@@ -103,6 +121,7 @@ def run(
         "service_class": "on-demand",
         "seeks": "cheapest" if cheapest else "soonest",
         "cost_centre": centre,
+        "resume": resume,
         "workload": workload,
     }
     if unit is not None:
@@ -116,15 +135,34 @@ def run(
     if detach:
         return
     session.client.log.is_told = True
-    lease = wait_for_lease(session, placed["id"], seconds=seconds)
+    leases = [_followed(session, placed["id"], seconds=seconds, has_outputs=bool(outputs))]
+    while resume and (bid_id := next_of_chain(session, leases[-1])) is not None:
+        session.printer.say(f"{_cut_short(leases[-1])} It goes on as bid {bid_id}.")
+        leases.append(_followed(session, bid_id, seconds=seconds, has_outputs=bool(outputs)))
+    if to is not None:
+        files.take_outputs(session, leases[-1], to)
+    raise typer.Exit(_tell(session, leases, to))
+
+
+def _followed(
+    session: Session, bid_id: str, *, seconds: float, has_outputs: bool
+) -> dict[str, Any]:
+    """Show what the work of a bid prints; return its lease once that is over.
+
+    Raises: TimeoutError; BidEnded where the bid became no lease.
+    """
+    lease = wait_for_lease(session, bid_id, seconds=seconds)
     for each in (said for attempt in lease["attempts"] for said in told(attempt)):
         session.printer.say(each)
     with _going_on(session, lease["id"]):
         logs.show(session, lease["id"])
-        lease = _ended(session, lease["id"], has_outputs=bool(outputs))
-    if to is not None:
-        files.take_outputs(session, lease, to)
-    raise typer.Exit(_tell(session, lease, to))
+        return _ended(session, lease["id"], has_outputs=has_outputs)
+
+
+def _cut_short(lease: Mapping[str, Any]) -> str:
+    text = (lease.get("close_reason") or {}).get("text", "") or "The lease was cut short."
+    lost = lease.get("lost_seconds")
+    return f"{text} Lost: {lost} s of work." if lost else text
 
 
 def _variables(said: Sequence[str]) -> Mapping[str, str]:
@@ -171,20 +209,26 @@ def _is_kept(lease: Mapping[str, Any]) -> bool:
     return bool(lease["output_folders"]) or any(each["final"] for each in given_up)
 
 
-def _tell(session: Session, lease: Mapping[str, Any], to: Path | None) -> int:
-    """Say how it ended and what it cost; return the exit code, of several hosts the first bad."""
+def _tell(session: Session, leases: Sequence[Mapping[str, Any]], to: Path | None) -> int:
+    """Say how it ended and what all of it cost; return the exit code, of several hosts the first
+    bad.
+
+    leases: those that one after the other did the work.
+    """
+    lease = leases[-1]
     attempts = lease["attempts"]
     codes = [each["exit_code"] for each in attempts]
     code = next((each for each in codes if each != 0), 0) if codes else None
     reasons = [each["reason"] for each in attempts if each["reason"]]
     close = (lease.get("close_reason") or {}).get("text", "")
-    usage = session.client.get(f"leases/{lease['id']}/usage")
+    usages = [session.client.get(f"leases/{each['id']}/usage") for each in leases]
     result = {
         "lease_id": lease["id"],
         "exit_code": code,
         "reason": next(iter(reasons), close),
-        "cost": usage["cost"],
-        "currency": usage["currency"],
+        "cost": f"{sum(Decimal(usage['cost']) for usage in usages):f}",
+        "currency": usages[-1]["currency"],
+        "leases": [each["id"] for each in leases],
         "outputs": [each["folder_id"] for each in lease["output_folders"]],
     }
     if session.printer.as_json:

@@ -6,9 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from .client import POLL_SECONDS
 from .forms import money
 from .problems import Problem
 from .session import Session
+
+NEXT_SECONDS_MAX = 900.0
+"""How long the market is waited for to say what follows a lease that is over."""
 
 LEASE = (
     ("id", "lease"),
@@ -62,3 +66,27 @@ def wait_for_lease(session: Session, bid_id: str, *, seconds: float) -> dict[str
         absent_at_first=True,
     )
     return lease
+
+
+def next_of_chain(session: Session, lease: Mapping[str, Any]) -> str | None:
+    """Wait until the market asked for the rest of a lease, or said that nothing follows.
+
+    Return the bid that goes on; None: nothing follows. The next bid is placed at the latest when
+    the lease is paid.
+
+    Raises: TimeoutError.
+    """
+    ends = time.monotonic() + NEXT_SECONDS_MAX
+    while True:
+        bids = list(session.client.all(f"bids/{lease['bid_id']}/chain"))
+        by_number = {bid["chain"]["number"]: bid for bid in bids if bid["chain"]}
+        this = next((n for n, bid in by_number.items() if bid["id"] == lease["bid_id"]), None)
+        if this is None:
+            return None
+        if this + 1 in by_number:
+            return str(by_number[this + 1]["id"])
+        if by_number[this]["chain"]["ended_because"]:
+            return None
+        if time.monotonic() >= ends:
+            raise TimeoutError(f"what follows bid {lease['bid_id']}")
+        time.sleep(POLL_SECONDS)

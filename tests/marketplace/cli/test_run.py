@@ -175,3 +175,71 @@ def test_with_detach_it_ends_once_the_bid_is_placed(market: Market) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert f"Placed bid {BID}. Next: offpeak bids explain {BID}" in done.stderr
     assert {what for what, _, _ in market.heard} == {"POST bids"}
+
+
+NEXT_BID, NEXT_LEASE = f"{BID[:-1]}8", f"{LEASE[:-1]}2"
+
+
+def chained(*whys: str | None) -> list[dict[str, Any]]:
+    """Return bids that follow one another, each with why nothing follows it."""
+    bids = (BID, NEXT_BID)
+    return [
+        {"id": bids[at], "chain": {"number": at + 1, "ended_because": why}}
+        for at, why in enumerate(whys)
+    ]
+
+
+def goes_on(market: Market) -> None:
+    """Let an owner take back the first lease, and the work go on in another one."""
+    works(market, 0, out="two\n", id=NEXT_LEASE, bid_id=NEXT_BID)
+    second = {
+        asked.replace(LEASE, NEXT_LEASE).replace(BID, NEXT_BID): answer
+        for asked, answer in market.answers.items()
+        if asked.startswith("GET")
+    }
+    filled = {"id": NEXT_BID, "state": "filled", "lease_id": NEXT_LEASE}
+    second[f"GET bids/{NEXT_BID}"] = (200, filled)
+    reclaimed = {"code": 201, "text": "An owner took the capacity back."}
+    works(market, None, out="one\n", bid_id=BID, close_reason=reclaimed, lost_seconds=42)
+    market.answers |= second
+
+
+def test_work_that_was_cut_short_is_followed_where_it_goes_on(market: Market) -> None:
+    goes_on(market)
+    chain = {"data": chained(None, "the work is done"), "next": None}
+    market.answers |= {
+        f"GET bids/{BID}/chain": (200, chain),
+        f"GET bids/{NEXT_BID}/chain": (200, chain),
+    }
+
+    done = offpeak(market, *WORDS, "--resume", "--saves-every", "10m", "--", "true")
+
+    assert (done.returncode, done.stdout) == (0, "one\ntwo\n"), done.stderr
+    assert "An owner took the capacity back. Lost: 42 s of work." in done.stderr
+    assert f"It goes on as bid {NEXT_BID}." in done.stderr
+    assert "Ended with exit code 0. Cost so far: 0.008 USD." in done.stderr
+    assert asked(market)["resume"] is True
+    assert asked(market)["workload"]["checkpoint_seconds"] == 600
+
+
+@pytest.mark.parametrize("chain", [chained("it is done"), [{"id": BID, "chain": None}]])
+def test_it_ends_where_nothing_follows(market: Market, chain: list[dict[str, Any]]) -> None:
+    works(market, 4, bid_id=BID)
+    market.answers[f"GET bids/{BID}/chain"] = (200, {"data": chain, "next": None})
+
+    done = offpeak(market, "-o", "json", *WORDS, "--resume", "--", "true")
+
+    *_, last = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, last["leases"], last["cost"]) == (4, [LEASE], "0.004")
+
+
+def test_secrets_are_named_and_never_given(market: Market) -> None:
+    works(market, 0)
+    named = ("--secret", "KEY", "--secret-env", "HF_TOKEN")
+
+    done = offpeak(market, *WORDS, *named, "-d", "--", "true")
+
+    assert done.returncode == 0, done.stderr
+    workload = asked(market)["workload"]
+    assert workload["secrets"] == ["KEY", "HF_TOKEN"]
+    assert workload["secret_variables"] == ["HF_TOKEN"]
