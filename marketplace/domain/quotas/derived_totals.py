@@ -26,8 +26,11 @@ from marketplace.domain.quotas.cohort_tree import Tree, around
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import Use, subject_of
 
-Spent = ChainMap[tuple[UUID, str], int]
-"""By subject and currency, in nano-units; units × milliseconds under the currency ``""``."""
+Spent = ChainMap[tuple[int, str], int]
+"""By subject and currency, in nano-units; units × milliseconds under the currency ``""``.
+
+A subject by its number: a UUID hashes and compares in Python.
+"""
 
 
 class HasUses(Protocol):
@@ -148,7 +151,7 @@ class Tallies:
     ) -> Callable[[str], int]:
         """Return by currency what one spent in a period; units × ms for the currency ``""``."""
         known = self._all_spent(scope, span)
-        return lambda currency: known.get((subject, currency), 0)
+        return lambda currency: _get(known, (subject.int, currency))
 
     def _all_spent(self, scope: LimitScope, span: tuple[int, int]) -> Spent:
         known = self._spent.get((scope, *span))
@@ -173,8 +176,17 @@ def _spend(
         return
     paid = use.count * lasts * use.price // MILLIS_PER_HOUR
     for currency, amount in (("", use.size(counts) * lasts), (use.terms.limit.currency, paid)):
-        key = (subject, currency)
-        spent[key] = spent.get(key, 0) + sign * amount
+        key = (subject.int, currency)
+        spent[key] = _get(spent, key) + sign * amount
+
+
+def _get(spent: Spent, key: tuple[int, str]) -> int:
+    """Return what is there, or 0: as `get`, which asks all maps whether before it asks which."""
+    for each in spent.maps:
+        found = each.get(key)
+        if found is not None:
+            return found
+    return 0
 
 
 # --- of quotas --------------------------------------------------------------------------------

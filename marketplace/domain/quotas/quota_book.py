@@ -44,13 +44,15 @@ class QuotaBook:
         self._over: list[Use] = []
         self._decayed: dict[str, dict[str, Decayed]] = defaultdict(dict)
         self._classes: tuple[str, ...] = ()
+        self._layers: tuple[LimitScope, ...] = ()
         self._sums = Sums(self)
         self._lent = False
 
     def fork(self) -> QuotaBook:
         """Return the same book, to take more in it. This one must not change meanwhile."""
         twin = QuotaBook()
-        twin.policies, twin._classes = self.policies, self._classes
+        twin.policies = self.policies
+        twin._classes, twin._layers = self._classes, self._layers
         twin.uses, twin._over, twin._decayed = self.uses, self._over, self._decayed
         twin._sums = self._sums.fork()
         twin._lent = True
@@ -59,7 +61,8 @@ class QuotaBook:
     def copy(self) -> QuotaBook:
         """Return the same book, to try policies in it: nothing of it is shared."""
         twin = QuotaBook()
-        twin.policies, twin._classes = self.policies, self._classes
+        twin.policies = self.policies
+        twin._classes, twin._layers = self._classes, self._layers
         twin.uses, twin._over = {**self.uses}, [*self._over]
         twin._decayed = defaultdict(dict, {k: {**v} for k, v in self._decayed.items()})
         twin._sums = Sums(twin, self.policies)
@@ -73,9 +76,16 @@ class QuotaBook:
             self._forget_by(event.seconds * 1_000, from_above(event.at))
         counted = self.counts
         self.policies = Policies.evolve(self.policies, event)
-        self._classes = tuple(self.policies.classes)
+        self.note_policies()
         alike = self.policies.counts == counted
         self._sums = Sums(self, self.policies, self._sums.tallies if alike else None)
+
+    def note_policies(self) -> None:
+        """Take note of the classes that quotas speak of, and of the scopes that have limits."""
+        if self.policies is not None:
+            self._classes = tuple(self.policies.classes)
+            limited = {scope for scope, _ in self.policies.limits}
+            self._layers = tuple(scope for scope in LAYERS if scope in limited)
 
     def _forget_by(self, half_life: int, at: int) -> None:
         for decayed in self._decayed.values():
@@ -152,7 +162,7 @@ class QuotaBook:
         """
         if self.policies is None:
             return FREE
-        for scope in LAYERS:
+        for scope in self._layers:
             refused = self._over_limit(scope, use)
             if refused is not None:
                 return refused

@@ -81,7 +81,7 @@ def restored_quotas(state: QuotaState | None) -> QuotaBook | None:
     quotas = QuotaBook()
     if state.policies is not None:
         quotas.policies = _restored(state.policies)
-        quotas._classes = tuple(quotas.policies.classes)
+        quotas.note_policies()
         quotas._sums = Sums(quotas, quotas.policies)
     quotas.uses.update(state.uses)
     quotas._over += state.over

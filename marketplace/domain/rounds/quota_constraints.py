@@ -111,6 +111,8 @@ class _Posing:
         self._found = Bounds()
         self._uses = list(quotas.uses.values())
         self._span = _slots_of(self._uses, self._grid)
+        self._sizes = np.array([use.size(policies.counts) for use in self._uses], np.int64)
+        self._memories = np.array([use.memory_mib for use in self._uses], np.int64)
         self._around, self._beneath = _lineage(policies)
 
     def bounds(self) -> Bounds:
@@ -125,10 +127,18 @@ class _Posing:
                 subject = subject_of(scope, bid.terms)
                 if subject is not None:
                     by_subject[subject].append(bid)
-            for subject, members in by_subject.items():
-                limit = self._policies.limit(scope, subject)
+            limits = {subject: self._policies.limit(scope, subject) for subject in by_subject}
+            if not any(limits.values()):
+                continue
+            uses: dict[UUID | None, list[int]] = defaultdict(list)
+            for number, use in enumerate(self._uses):
+                uses[subject_of(scope, use.terms)].append(number)
+            over: dict[UUID | None, list[Use]] = defaultdict(list)
+            for use in self._quotas.over:
+                over[subject_of(scope, use.terms)].append(use)
+            for subject, limit in limits.items():
                 if limit is not None:
-                    self._limit(limit, subject, members)
+                    self._limit(limit, by_subject[subject], uses[subject], over[subject])
         return self._found
 
     # --- what one bid alone may not have ---------------------------------------------------
@@ -179,16 +189,15 @@ class _Posing:
         for unit in members:
             for node in self._around[unit]:
                 inside[node].append(unit)
-        sizes = [use.of_class(gpu_class, counts) for use in self._uses]
-        owners = [str(use.terms.subscriber_id) for use in self._uses]
+        sizes = np.array([use.of_class(gpu_class, counts) for use in self._uses], np.int64)
+        owned: dict[str, list[int]] = defaultdict(list)
+        for number, use in enumerate(self._uses):
+            owned[str(use.terms.subscriber_id)].append(number)
         for node, within in inside.items():
             most = self._most(gpu_class, within[0], node)
             if most is None:
                 continue
-            beneath = self._beneath[node]
-            most -= self._held(
-                size if unit in beneath else 0 for size, unit in zip(sizes, owners, strict=True)
-            )
+            most -= self._held(sizes, [use for unit in self._beneath[node] for use in owned[unit]])
             bids = [bid for unit in within for bid in members[unit]]
             self._add_gpus(bids, counted, concurrent=most)
 
@@ -208,40 +217,38 @@ class _Posing:
                 most[first:end] = np.minimum(most[first:end], total)
         return None if (most == UNLIMITED).all() else most
 
-    def _held(self, sizes: Iterable[int]) -> Ints:
-        """Return what uses take in each slot: all of it where they share any time with it."""
+    def _held(self, sizes: Ints, uses: Sequence[int]) -> Ints:
+        """Return what uses, by their numbers, take in each slot that they share any time with."""
         taken = np.zeros(len(self._grid), np.int64)
-        amounts, (first, end) = np.fromiter(sizes, np.int64, len(self._uses)), self._span
-        np.add.at(taken, first, amounts)
-        np.subtract.at(taken, end, amounts)
+        (first, end), some = self._span, np.array(uses, np.int64)
+        np.add.at(taken, first[some], sizes[some])
+        np.subtract.at(taken, end[some], sizes[some])
         held: Ints = np.cumsum(taken[:-1])
         return held
 
     # --- limits ----------------------------------------------------------------------------
 
-    def _limit(self, limit: LimitSet, subject: UUID, members: Sequence[OpenBid]) -> None:
+    def _limit(
+        self,
+        limit: LimitSet,
+        members: Sequence[OpenBid],
+        uses: Sequence[int],
+        over: Sequence[Use],
+    ) -> None:
+        """Pose a limit. members, uses, over: of its subject; its uses by their numbers."""
         mine = [bid for bid in members if limit.tenant_id in (None, bid.terms.tenant_id)]
         if not mine:
             return
         counts = self._policies.counts
         unit, sizes = unit_of(counts), [size_of(model, counts) for model in self._models]
-        is_mine = [subject_of(limit.scope, use.terms) == subject for use in self._uses]
-
-        def left_of(most: int, size: Callable[[Use], int]) -> Ints:
-            held = (size(use) if own else 0 for use, own in zip(self._uses, is_mine, strict=True))
-            return np.full(len(self._grid) - 1, most, np.int64) - self._held(held)
-
         if limit.gpus is not None:
-            left = left_of(limit.gpus * unit, lambda use: use.size(counts))
+            left = limit.gpus * unit - self._held(self._sizes, uses)
             self._add_gpus(mine, sizes, concurrent=left)
         if limit.memory_mib is not None:
-            left = left_of(limit.memory_mib, lambda use: use.memory_mib)
+            left = limit.memory_mib - self._held(self._memories, uses)
             self._add(mine, self._memory, concurrent=left)
         since, until = int(self._grid[0]), int(self._grid[-1])
-        counted_uses = [use for use, own in zip(self._uses, is_mine, strict=True) if own]
-        counted_uses += [
-            use for use in self._quotas.over if subject_of(limit.scope, use.terms) == subject
-        ]
+        counted_uses = [*(self._uses[number] for number in uses), *over]
         if limit.gpu_hours is None and limit.money is None:
             return
         for starts, ends in islice(periods(limit.period, since, until), PERIODS_MAX):

@@ -29,7 +29,7 @@ ACTS = 30
 
 
 def test_nothing_of_quotas_is_forgotten() -> None:
-    made_from_the_rest = {"_classes", "_sums", "_lent"}
+    made_from_the_rest = {"_classes", "_layers", "_sums", "_lent"}
     in_the_state = {"_over" if f.name == "over" else f.name for f in fields(QuotaState)}
     in_the_state = {"_decayed" if name == "decayed" else name for name in in_the_state}
 
