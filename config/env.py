@@ -91,7 +91,8 @@ class Env:
     """How long a scheduled lease may take to start on its host before it fails."""
     host_gone_seconds: int = 1_800
     """How long a host may be silent before its leases end, as its fault. Longer than an outage of
-    its line or of the platform should last; the platform's own outages do not count."""
+    its line or of the platform should last; the platform's own outages do not count. At least five
+    polls of an agent, and 15 s."""
     burst_wait_seconds: int = 900
     """How long a bid with burst allowed waits for local supply before bursting looks at it."""
     burst_cloud: str = "none"
@@ -254,7 +255,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "round_seconds": (1, 86_400),
     "database_connect_seconds": (2, 60),
     "database_statement_seconds": (1, 3_600),
-    "host_gone_seconds": (60, 604_800),
+    "host_gone_seconds": (15, 604_800),
     "agent_sample_seconds": (1, 3_600),
     "agent_poll_seconds": (1, 3_600),
     "access_idle_seconds": (1, 86_400),

@@ -90,7 +90,9 @@ class Watch:
             is_reachable: tells if agents could be heard; asked only while none is.
         """
         self._poll_seconds = poll_seconds
-        self._gone_after = max(gone_after, silent_after(poll_seconds))
+        self._gone_after = max(gone_after, late_after(poll_seconds))
+        # No lease ends for a silence that the market does not see.
+        self._silent_after = min(silent_after(poll_seconds), self._gone_after)
         self._uptime = uptime
         self._is_reachable = is_reachable
         self._began_at = self._reachable_since = EPOCH
@@ -142,7 +144,7 @@ class Watch:
         is_well = contact.last_seen_at >= now - late_after(self._poll_seconds)
         heard.well_since = (heard.well_since or now) if is_well else None
         told = 0
-        if host.silent_since is None and silence > silent_after(self._poll_seconds):
+        if host.silent_since is None and silence > self._silent_after:
             fall_silent(store, host_id=host_id, heard_at=contact.last_seen_at, by=WATCHER, now=now)
             log.warning("host.silent", host=str(host_id), heard_at=contact.last_seen_at)
             told += 1

@@ -140,6 +140,8 @@ def _parser() -> argparse.ArgumentParser:
                         f"{TOKEN_VARIABLE}, or that of `enrol`")  # fmt: skip
     parser.add_argument("--rotate-days", type=_days, default=DAYS, metavar="N", help="age at which "
                         "the token of `enrol` gives way to a new one; 0: never")  # fmt: skip
+    parser.add_argument("--checkpoint-seconds", type=_positive, default=60, metavar="N",
+                        help="what work saves is kept and reported no more often")  # fmt: skip
     parser.add_argument("--state-dir", type=Path, default=STATE_DIR, help="spool and leases")
     parser.add_argument("--hostname", default=socket.gethostname(), help="name shown to the owner")
     parser.add_argument("--access", choices=ACCESS, help="what consumers may reach of their work: "
@@ -340,7 +342,7 @@ def _gpus(options: argparse.Namespace, clock: SystemClock, holders: Holders) -> 
             clock=clock,
             holders=holders,
             seed=options.hostname,
-            kept_in=options.state_dir.absolute() / "simulated-mig.json",
+            kept_in=options.state_dir.absolute(),
         )
     # Imported here, so that --simulate works on a host without the package.
     from .gpus.nvml import NvmlGpus
@@ -402,6 +404,7 @@ def _run(
                 hostname=options.hostname,
                 abilities=() if access == "off" else (ABILITY,),
                 filler=filler,
+                checkpoint_ms=options.checkpoint_seconds * 1000,
             ),
             gpus=_gpus(options, clock, runtime.holders),
             runtime=runtime,

@@ -77,6 +77,7 @@ class AgentConfig:
     tick_ms: int = TICK_MS
     abilities: tuple[str, ...] = ()
     filler: FillerCommand | None = None
+    checkpoint_ms: int = checkpoints.EVERY_MS
 
 
 class Agent:
@@ -96,8 +97,7 @@ class Agent:
         make_passable(config.state_dir)
         self._single = lock_of(config.state_dir / "agent.lock")
         self._config = config
-        self._gpus, self._runtime = gpus, runtime
-        self._clock = clock
+        self._gpus, self._runtime, self._clock = gpus, runtime, clock
         self._lock = threading.RLock()
         kept, most = config.state_dir / "spool", config.spool_bytes_max
         self._memory = Memory(spool or Spool(kept, bytes_max=most))
@@ -122,8 +122,8 @@ class Agent:
             refused=config.state_dir / "refused.jsonl",
             holds_back=self.shipper.holds_back,
         )
-        known = self.state.leases
-        self._files = Carrier(config.state_dir, uplink=files, clock=clock, known=known)
+        known, every = self.state.leases, config.checkpoint_ms
+        self._files = Carrier(config.state_dir, files, clock=clock, known=known, every_ms=every)
         self._acting = Acting(
             memory=self._memory,
             runtime=runtime,
@@ -284,7 +284,7 @@ class Agent:
                 self._acting.begin(work, lease, fresh=False)
             if work.state == "ended":
                 self._finish(lease_id, lease, work)
-            elif saved := checkpoints.news(self._files.kept_ms(work, lease), lease):
+            elif saved := self._files.news(work, lease):
                 self._memory.keep(saved)
 
     def _measure(self, now_ms: int, works: Mapping[UUID, Work], *, all_due: bool) -> None:

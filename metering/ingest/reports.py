@@ -166,6 +166,16 @@ def _blame(
         gpu_uuid, fault = found
         reason, detail = ENDS_LEASES[fault.reason][0], fault.detail
         failed_at = min(failed_at, fault.since or failed_at)
+        # First: what follows is placed as soon as the lease is over, and is not to come back to it.
+        quarantine_gpu(
+            store,
+            host_id=host_id,
+            gpu_uuid=gpu_uuid,
+            reason=fault.reason,
+            detail=detail,
+            by=by.step("unfit"),
+            now=now,
+        )
     end_for_hardware(
         store,
         lease_id=lease_id,

@@ -35,6 +35,7 @@ NAMES = (
     "run",
     "beside",
     "idle",
+    "departures",
 )
 
 

@@ -113,6 +113,14 @@ class Machine:
             if record["t"] == "interval" and record["body"]["lease_id"] == lease_id
         ]
 
+    def found(self, gpu_uuid: str) -> list[dict[str, Any]]:
+        """Return what the agent wrote down of the state of a GPU, in its order."""
+        return [
+            record["body"]
+            for record in _records(self.state_dir / "spool")
+            if record["t"] == "health" and record["body"]["gpu_uuid"] == gpu_uuid
+        ]
+
 
 def register(market: Installation, owner: str, region: str, folder: Path) -> Machine:
     """Register a host over HTTP and get a token for its agent."""

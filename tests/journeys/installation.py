@@ -179,6 +179,16 @@ class Installation:
         process.kill()
         process.wait(10)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a process, such as the one that stops it where it is."""
+        self._processes[name].send_signal(number)
+
+    def forget(self, name: str) -> None:
+        """Take note that somebody else killed a process."""
+        process = self._processes.pop(name, None)
+        if process is not None:
+            process.wait(10)
+
     def end(self, *names: str) -> None:
         """End processes the ordinary way."""
         ending = [self._processes.pop(name) for name in names]

@@ -168,6 +168,26 @@ def test_work_that_dies_of_its_card_did_not_fail_by_itself(hosts: Hosts) -> None
     assert (lease.ending_reason, lease.right_ends_at) == (close_reasons.GPU_FAILING, failed_at)
 
 
+def test_a_card_that_killed_its_work_is_withheld_before_what_follows_is_placed(
+    hosts: Hosts,
+) -> None:
+    """The watch comes by only seconds later, and the rest of the work is placed at once."""
+    running_lease(hosts)
+    hosts.step()
+    hosts.say("gpu-lost", detail="GPU is lost")
+    hosts.now += timedelta(seconds=1)
+
+    told(hosts, "exited", exit_code=1)
+
+    names = [each.event.name for each in hosts.world.store.read_all().events]
+    ending = names.index("marketplace.lease-ending")
+    assert names.index("listings.gpu-quarantined") < ending
+    hosts.wait(until=timedelta(seconds=10))
+    assert hosts.unfit == {"GPU-0a": "gpu-lost"}
+    names = [each.event.name for each in hosts.world.store.read_all().events]
+    assert names.count("listings.gpu-quarantined") == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "detail", "later"),
     [("xid", "XID 31", 0), ("xid", "XID 79", 60), ("card-filled", "2 GiB", 0)],

@@ -404,6 +404,22 @@ def test_a_lease_ends_only_after_half_an_hour_of_silence(hosts: Hosts) -> None:
     assert assignments_for(HOST) == []  # so its agent stops the work when it is back
 
 
+def test_leases_may_end_after_a_shorter_silence_and_the_host_is_silent_by_then(
+    hosts: Hosts,
+) -> None:
+    running_lease(hosts)
+    hosts.watch = Watch(poll_seconds=POLL, gone_after=timedelta(seconds=20))
+    hosts.step()
+    hosts.alive = {OTHER_HOST}
+
+    hosts.wait(until=timedelta(seconds=15))
+    assert (ending_reason(hosts), hosts.silent) == (None, [False, False])
+    hosts.wait(until=timedelta(seconds=15))
+
+    assert ending_reason(hosts) == close_reasons.HOST_SILENT
+    assert hosts.silent == [True, False]
+
+
 @pytest.mark.parametrize("away", [minutes(15), timedelta(days=2)])
 def test_an_outage_of_the_platform_ends_no_lease(hosts: Hosts, away: timedelta) -> None:
     """The watch goes on, and the web does not answer: nobody is heard."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
+from .. import checkpoints
 from ..clock import Clock
 from ..runtimes.port import Brought, Coming, Runtime, StartFailed, Work
 from ..spool import Record
@@ -37,22 +38,27 @@ class Carrier:
     """Brings inputs, into `inputs` below `state_dir`, and sends outputs; volumes both ways.
 
     uplink: None: it can do neither. known: leases that may go on with what came for them before;
-    the rest of it is removed. Every call returns at once.
+    the rest of it is removed. every_ms: how far apart two checkpoints are that are kept and
+    reported while the work runs. Every call returns at once.
     """
 
     def __init__(
         self,
         state_dir: Path,
-        *,
         uplink: VolumesUplink | None,
+        *,
         clock: Clock,
         known: Collection[UUID] = (),
+        every_ms: int = checkpoints.EVERY_MS,
     ) -> None:
         self._folder, self._uplink, self._clock = state_dir / "inputs", uplink, clock
+        self._every_ms = every_ms
         self._coming: dict[UUID, Way] = {}
         self._going: dict[UUID, Way] = {}
         remove_all_but(known, self._folder)
-        self._volumes = Volumes(state_dir, uplink=uplink, clock=clock, known=known)
+        self._volumes = Volumes(
+            state_dir, uplink=uplink, clock=clock, known=known, every_ms=every_ms
+        )
 
     def bring(self, assignment: Assignment, *, deadline_ms: int) -> Brought:
         """Return what a lease's work is given to begin with, once all of it is there.
@@ -93,9 +99,10 @@ class Carrier:
         ran = lease.ended and lease.ran_until_ms is not None
         return ran and bool(lease.terms.outputs) and not lease.outputs and self._uplink is not None
 
-    def kept_ms(self, work: Work, lease: LeaseState) -> int | None:
-        """Return up to when running work is safe, where it says so and its volumes have it."""
-        return self._volumes.kept_ms(work, lease)
+    def news(self, work: Work, lease: LeaseState) -> list[Record]:
+        """Return what is to be reported of work that says it is safe, and is by now kept."""
+        safe_ms = self._volumes.kept_ms(work, lease)
+        return checkpoints.news(safe_ms, lease, every_ms=self._every_ms)
 
     def send(
         self,

@@ -36,19 +36,24 @@ class _Turn:
     begun_ms: int
     next_ms: int | None = None
 
-    def look(self, now_ms: int) -> bool:
+    def look(self, now_ms: int, every_ms: int) -> bool:
         """Tell if another may begin."""
         if self.way.is_under_way:
             return False
         if self.next_ms is None:
-            self.next_ms = max(self.begun_ms + EVERY_MS, now_ms + PAUSES * (now_ms - self.begun_ms))
+            pause_ms = PAUSES * (now_ms - self.begun_ms)
+            self.next_ms = max(self.begun_ms + every_ms, now_ms + pause_ms)
         return now_ms >= self.next_ms
 
 
 class CheckpointVersions:
-    """Which checkpoints of running work are kept in its volumes. Every call returns at once."""
+    """Which checkpoints of running work are kept in its volumes. Every call returns at once.
 
-    def __init__(self) -> None:
+    every_ms: of one volume, from the beginning of one version to that of the next, at least.
+    """
+
+    def __init__(self, every_ms: int = EVERY_MS) -> None:
+        self._every_ms = every_ms
         self._turns: dict[Which, _Turn] = {}
         self._kept_ms: dict[Which, int] = {}
         self._complained: set[Which] = set()
@@ -59,7 +64,7 @@ class CheckpointVersions:
             which = work.lease_id, mount.name
             before = self._turns.get(which)
             if before is not None:
-                may = before.look(now_ms)
+                may = before.look(now_ms, self._every_ms)
                 self._note(which, before)
                 if not may:
                     continue

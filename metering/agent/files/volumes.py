@@ -22,7 +22,7 @@ from ..runtimes.port import Coming, Mounted, Runtime, StartFailed, Work
 from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment, VolumeMount
-from .checkpoint_versions import CheckpointVersions, Which
+from .checkpoint_versions import EVERY_MS, CheckpointVersions, Which
 from .manifest import FolderWrong, need_path
 from .port import VolumesUplink
 from .transit import Patience
@@ -39,7 +39,8 @@ MEANWHILE_MS = 15 * 60_000
 class Volumes:
     """Brings and sends volumes. Every call returns at once.
 
-    uplink: None: it can do neither. known: leases that may go on; the rest is removed.
+    uplink: None: it can do neither. known: leases that may go on; the rest is removed. every_ms: a
+    volume becomes a version no sooner after the one before, while its work runs.
     """
 
     def __init__(
@@ -49,11 +50,12 @@ class Volumes:
         uplink: VolumesUplink | None,
         clock: Clock,
         known: Collection[UUID] = (),
+        every_ms: int = EVERY_MS,
     ) -> None:
         self._folder, self._uplink, self._clock = state_dir / "volumes", uplink, clock
         self._coming: dict[Which, Way] = {}
         self._going: dict[Which, Way] = {}
-        self._meanwhile = CheckpointVersions()
+        self._meanwhile = CheckpointVersions(every_ms)
         remove_all_but(known, self._folder)
 
     def begin(self, assignment: Assignment, *, deadline_ms: int) -> None:

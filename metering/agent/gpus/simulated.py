@@ -7,9 +7,11 @@ Which processes are on a GPU is asked of `holders`, usually the runtime that sta
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -30,6 +32,8 @@ from .port import (
 from .simulated_mig import NAMES, SimulatedMig, profiles_of
 
 GPUS_MAX = 256
+FAULTS = "simulated-faults.json"
+OFF_THE_BUS = 79
 DRIVER = "580.82.07"
 Holders = Callable[[], Mapping[str, Sequence[int]]]
 """Returns the process ids on each GPU UUID."""
@@ -81,7 +85,9 @@ def parse_models(text: str) -> tuple[str, ...]:
 class SimulatedGpus:
     """GPUs of the given models, with a load that follows from seed, GPU and second.
 
-    kept_in: file in which MIG instances outlive this process, as real ones do.
+    kept_in: folder in which MIG instances outlive this process, as real ones do, and in which a
+    file `simulated-faults.json` says which GPUs have failed by now, with an XID each:
+    `{"GPU-…": 119}`. One with 79 does not answer any more, as one that fell off the bus.
     """
 
     def __init__(
@@ -102,8 +108,10 @@ class SimulatedGpus:
         self._mig = SimulatedMig(
             {uuid: model for uuid, (model, _, mode) in modes.items() if mode},
             in_use=lambda: {uuid for uuid, pids in holders().items() if pids},
-            kept_in=kept_in,
+            kept_in=kept_in and kept_in / "simulated-mig.json",
         )
+        self._told_in = kept_in and kept_in / FAULTS
+        self._told: dict[str, int] = {}
         self._faults: dict[str | None, GpuFault] = {}
         self._xids: deque[Xid] = deque()
         self._lock = threading.Lock()
@@ -177,6 +185,7 @@ class SimulatedGpus:
         return Wear()
 
     def xids(self) -> Sequence[Xid]:
+        self._hear()
         with self._lock:
             found = tuple(self._xids)
             self._xids.clear()
@@ -201,6 +210,22 @@ class SimulatedGpus:
     def heal(self, uuid: str | None) -> None:
         """Make it answer again."""
         self._faults.pop(uuid, None)
+
+    def _hear(self) -> None:
+        """Let fail what the file says has failed, and heal what it does not name any more."""
+        said: dict[str, int] = {}
+        if self._told_in is not None:
+            with suppress(OSError, ValueError, AttributeError):
+                told = json.loads(self._told_in.read_text()).items()
+                said = {uuid: xid for uuid, xid in told if uuid in self._gpus and type(xid) is int}
+        for uuid in self._told.keys() - said.keys():
+            self.heal(uuid)
+        for uuid in said.keys() - self._told.keys():
+            if said[uuid] == OFF_THE_BUS:
+                self.fail(uuid)
+            else:
+                self.announce(uuid, said[uuid])
+        self._told = said
 
     def announce(self, uuid: str, number: int) -> None:
         """Announce an XID error."""

@@ -112,7 +112,7 @@ def run(server: str, state_dir: Path, doom: str) -> None:
             ["L4", "H100@MIG"],
             clock=clock,
             holders=runtime.holders,
-            kept_in=state_dir / "mig.json",
+            kept_in=state_dir,
         ),
         runtime=runtime,
         uplink=DoomedUplink(server, TOKEN),

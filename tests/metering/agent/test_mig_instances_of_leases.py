@@ -296,7 +296,7 @@ LEASED = f"{SIMULATED}/mig-2g.20gb@4-5"
 
 
 def made_in(state_dir: Path) -> list[Instance]:
-    file = state_dir / "mig.json"
+    file = state_dir / "simulated-mig.json"
     return (
         [Instance(**each) for each in json.loads(file.read_text())["made"]] if file.exists() else []
     )

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from marketplace.sdk import checkpoint
-from metering.agent import acting, checkpoints, wire
+from metering.agent import acting, wire
 from metering.agent.abilities import abilities_of
 from metering.agent.agent import Agent, AgentConfig
 from metering.agent.clock import SystemClock
@@ -142,7 +142,7 @@ class Host:
     def _make(self) -> Agent:
         self.runtime = ProcessRuntime(self._folder, clock=self.clock)
         return Agent(
-            AgentConfig(state_dir=self._folder, hostname="h1"),
+            AgentConfig(state_dir=self._folder, hostname="h1", checkpoint_ms=0),
             gpus=SimulatedGpus(["L4"], clock=self.clock, holders=self.runtime.holders),
             runtime=self.runtime,
             uplink=HttpUplink(self._market.url, TOKEN),
@@ -344,9 +344,7 @@ def run_on(host: Host, lease: UUID) -> None:
 def test_a_checkpoint_of_running_work_is_a_version_and_counts_then(
     host: Host, house: VolumeHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_versions, "EVERY_MS", 0)
     monkeypatch.setattr(checkpoint_versions, "PAUSES", 0)
-    monkeypatch.setattr(checkpoints, "EVERY_MS", 0)
     house.fault = away(lambda what, _: what == "sent")
     lease = host.lease(SAVES)
     host.until_called("sent")
@@ -372,7 +370,6 @@ def test_a_checkpoint_of_running_work_is_a_version_and_counts_then(
 def test_the_next_agent_goes_on_with_checkpoints(
     host: Host, house: VolumeHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_versions, "EVERY_MS", 0)
     monkeypatch.setattr(checkpoint_versions, "PAUSES", 0)
     lease = host.lease(SAVES)
     host.until_told(lease, "saved")

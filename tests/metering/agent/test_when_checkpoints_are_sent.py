@@ -68,6 +68,13 @@ def test_work_that_saves_itself_all_the_time_makes_a_version_a_minute() -> None:
     assert sending.kept_ms == 240_000
 
 
+def test_a_host_may_keep_checkpoints_more_often() -> None:
+    sending = Sending()
+    sending.versions = CheckpointVersions(20_000)
+
+    assert sending.run(65) == [0, 20, 40, 60]
+
+
 def test_a_version_that_takes_long_has_a_long_pause_after_it() -> None:
     """All files of the volume are read for each."""
     sending = Sending(seconds=30)
