@@ -21,7 +21,7 @@ from tests.journeys.installation import Installation
 from tests.journeys.saving_work import KINDS
 
 COUNT = int(os.environ.get("BENCH_DEPARTURES", "18"))
-RUN_SECONDS = (20.0, 80.0)
+RUN_SECONDS = (15.0, 60.0)
 """How long work runs before: with a checkpoint every 5 s. Longer work loses a smaller share."""
 
 

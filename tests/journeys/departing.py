@@ -159,7 +159,7 @@ class Scene:
                         self._closed(other)
             least, most = seconds
             ready = chain.steps(chain.lease["id"])[0][1] + self._draw.uniform(least, most)
-            until(lambda ready=ready: time.time() >= ready)  # type: ignore[misc]
+            until(lambda ready=ready: time.time() >= ready, seconds=AWAY_SECONDS_MAX)  # type: ignore[misc]
             self._has_version(chain)
             self._depart(chain)
 

@@ -122,9 +122,19 @@ class Lease(LeaseState):
                 stops_at = self.stops_at
                 wait = waits_until(stops_at, self.due_at, self.grace) - stops_at
                 waited = uptime.between(stops_at, now) >= wait
-                if self.stopped >= self.started or waited:
+                if self.stopped >= self.started - self._not_waited_for() or waited:
                     return [self._close(now)]
         return []
+
+    def _not_waited_for(self) -> frozenset[HostId]:
+        """Return the host that was silent for so long that the lease ends: it answers nothing now.
+
+        What it does after all is fenced, and counts as it would later.
+        """
+        lost = self.rights.of_host
+        if self.ending_reason != close_reasons.HOST_SILENT or lost is None:
+            return frozenset()
+        return frozenset({lost})
 
     def _had_to_start(
         self, until: datetime, uptime: Uptime, heard: Heard | None = None

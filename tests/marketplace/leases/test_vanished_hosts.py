@@ -127,6 +127,22 @@ def test_what_comes_from_the_host_after_the_end_changes_nothing() -> None:
     assert lease.work_stopped(host_id=HOST_A, exit_code=0, failed=False, detail="", now=later) == []
 
 
+def test_nobody_waits_for_a_word_of_a_host_that_was_silent_for_too_long() -> None:
+    """What follows is placed when the lease is over."""
+    lease = active()
+    lease = after(lease, lose_host(lease, host_id=HOST_A, heard_at=HEARD_AT, now=GONE_AT))
+    assert after(lease, lease.tick(now=GONE_AT, start_grace=START_GRACE)).over
+
+
+def test_the_other_hosts_of_a_gang_are_waited_for() -> None:
+    gang = active(share(HOST_A, ADA), share(HOST_B, BOB))
+    gang = after(gang, lose_host(gang, host_id=HOST_A, heard_at=HEARD_AT, now=GONE_AT))
+    assert not after(gang, gang.tick(now=GONE_AT, start_grace=START_GRACE)).over
+    told = gang.work_stopped(host_id=HOST_B, exit_code=0, failed=False, detail="", now=GONE_AT)
+    gang = after(gang, told)
+    assert after(gang, gang.tick(now=GONE_AT, start_grace=START_GRACE)).over
+
+
 def test_resumed_work_goes_on_elsewhere(site: Going) -> None:
     site.offer("b", gpus=2, at=1)
     site.want(resume=True, workload=Workload("other", checkpoint_seconds=1))
