@@ -256,7 +256,8 @@ def ignoring(root: Path) -> parcel.LeavesOut:
 def told(session: Session, listing: parcel.Listing) -> None:
     """Say what is sent and what is left out before anything goes."""
     tell = session.printer.say
-    tell(f"Sending {len(listing.files)} files, {size_of(listing.size)}.")
+    files = "1 file" if len(listing.files) == 1 else f"{len(listing.files)} files"
+    tell(f"{files}, {size_of(listing.size)}: what is not there yet is sent.")
     for path, why in listing.left_out[:SHOWN_MAX]:
         tell(f"Left out: {path} ({why})")
     if len(listing.left_out) > SHOWN_MAX:

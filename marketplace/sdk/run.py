@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,7 +34,7 @@ from .idle import Idle, idle_seconds
 from .session import Session, session_of
 from .spoken import NotUnderstood, length_of
 from .volumes import Mounted, mounts_of
-from .waiting import next_of_chain, wait_for_lease
+from .waiting import next_of_chain, told_if_left, wait_for_lease
 
 END_SECONDS_MAX = 120.0
 """How long the market is waited for to know how work ended whose log is complete."""
@@ -82,6 +81,10 @@ class WithCommand(TyperCommand):
         ctx.meta[COMMAND] = args[at + 1 :]
         return super().parse_args(ctx, args[:at])
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line, the other command's among them."""
+        return [*super().collect_usage_pieces(ctx), "-- COMMAND…"]
+
 
 def run(
     context: typer.Context, length: For, limit: Max, folder: Folder = None, needs: Needs = "",
@@ -110,7 +113,7 @@ def run(
     named: dict[str, Any] = {"image": image, "outputs": outputs, "volumes": mounts_of(volume)}
     named["end_when_idle_seconds"] = idle_seconds(end_when_idle)
     named["checkpoint_seconds"] = None if saves is None else length_of(saves)
-    workload |= {name: said for name, said in named.items() if said}
+    workload |= {name: said for name, said in named.items() if said not in (None, "", [])}
     workload |= secrets_of(secret, secret_env)
     workload |= fetched_there(folder, there=fetch_there, secret=fetch_secret)
     asked = {
@@ -127,7 +130,7 @@ def run(
     if unit is not None:
         asked["subscriber_id"] = unit
     if folder is not None and not fetch_there:
-        workload["inputs"] = files.send(session, folder)["id"]
+        workload["inputs"] = _sent(session, folder)
     placed = session.client.post("bids", asked)
     session.announce(
         f"Placed bid {placed['id']}.", placed["id"], f"offpeak bids explain {placed['id']}"
@@ -144,6 +147,19 @@ def run(
     raise typer.Exit(_tell(session, leases, to))
 
 
+def _sent(session: Session, folder: str) -> str:
+    """Send the folder; return its id.
+
+    To say all of the command again after a refusal is right then: the folder is there, and sent
+    no second time. So it does not count as done when the end of the command is told.
+    """
+    sent = files.send(session, folder)
+    if not sent["sent_bytes"]:
+        session.printer.say("Nothing had to be sent: all of it is there already.")
+    session.client.log.done.clear()
+    return str(sent["id"])
+
+
 def _followed(
     session: Session, bid_id: str, *, seconds: float, has_outputs: bool
 ) -> dict[str, Any]:
@@ -154,8 +170,10 @@ def _followed(
     lease = wait_for_lease(session, bid_id, seconds=seconds)
     for each in (said for attempt in lease["attempts"] for said in told(attempt)):
         session.printer.say(each)
-    with _going_on(session, lease["id"]):
-        logs.show(session, lease["id"])
+    stands = f"The work goes on, and costs: offpeak leases end {lease['id']} ends it."
+    with told_if_left(session, stands, lease["id"], f"offpeak logs -f {lease['id']}"):
+        if lease["state"] not in files.OVER or lease["attempts"] or lease.get("activated_at"):
+            logs.show(session, lease["id"])
         return _ended(session, lease["id"], has_outputs=has_outputs)
 
 
@@ -174,19 +192,6 @@ def _variables(said: Sequence[str]) -> Mapping[str, str]:
             raise NotUnderstood(f"--env {each!r} is no variable: write NAME=VALUE.")
         found[name] = value
     return found
-
-
-@contextmanager
-def _going_on(session: Session, lease_id: str) -> Iterator[None]:
-    """Say, where the person stops looking, that the work goes on and costs."""
-    try:
-        yield
-    except (KeyboardInterrupt, TimeoutError):
-        session.printer.tell(
-            f"The work goes on, and costs. Next: offpeak logs -f {lease_id}, or "
-            f"offpeak leases end {lease_id} to end it."
-        )
-        raise
 
 
 def _ended(session: Session, lease_id: str, *, has_outputs: bool) -> dict[str, Any]:
@@ -221,11 +226,14 @@ def _tell(session: Session, leases: Sequence[Mapping[str, Any]], to: Path | None
     code = next((each for each in codes if each != 0), 0) if codes else None
     reasons = [each["reason"] for each in attempts if each["reason"]]
     close = (lease.get("close_reason") or {}).get("text", "")
+    if code is None and any(each.get("started_at") for each in attempts):
+        # Who ended it: the host knows no more than that it was told to.
+        reasons.insert(0, close)
     usages = [session.client.get(f"leases/{each['id']}/usage") for each in leases]
     result = {
         "lease_id": lease["id"],
         "exit_code": code,
-        "reason": next(iter(reasons), close),
+        "reason": next(filter(None, reasons), close),
         "cost": f"{sum(Decimal(usage['cost']) for usage in usages):f}",
         "currency": usages[-1]["currency"],
         "leases": [each["id"] for each in leases],
@@ -234,8 +242,8 @@ def _tell(session: Session, leases: Sequence[Mapping[str, Any]], to: Path | None
     if session.printer.as_json:
         session.printer.print(json.dumps(result))
     else:
-        cost = money(result["cost"], result)
-        how = f"exit code {code}" if code is not None else f"no exit code: {result['reason']}"
+        cost, why = money(result["cost"], result), str(result["reason"]).removesuffix(".")
+        how = f"exit code {code}" if code is not None else f"no exit code: {why}"
         session.printer.say(f"Ended with {how}. Cost so far: {cost}.")
         for folder in result["outputs"]:
             if to is None:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from . import from_git, from_s3
 from .from_git import Fetched
 from .session import Session
+from .spoken import NotUnderstood
 
 TITLE_LENGTH_MAX = 120
 SHOWN_MAX = 20
@@ -26,6 +27,12 @@ def at_hand(session: Session, said: str) -> Iterator[Fetched]:
     Raises: NotUnderstood, Problem.
     """
     if not said.startswith((from_git.PREFIX, from_s3.PREFIX)):
+        if "://" in said:
+            raise NotUnderstood(
+                f"{said} is no folder that this machine could fetch: write a folder, "
+                "git+https://host/owner/repo@ref#folder or s3://bucket/prefix. A single file by "
+                "https is fetched by hosts: offpeak run --fetch-there."
+            )
         yield Fetched(Path(said), "")
         return
     with TemporaryDirectory(prefix="offpeak-source-") as into:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import files, parcel
+from . import files, parcel, sources
 from .forms import money
 from .problems import Problem
 from .session import Session, Yes, confirm, session_of
@@ -180,12 +180,15 @@ def remove(context: typer.Context, volume: Volume, yes: Yes = False) -> None:
 def put(
     context: typer.Context,
     volume: Volume,
-    folder: Annotated[Path, typer.Argument(help="a folder of this machine")],
+    folder: files.Folder,
 ) -> None:
     """Bring a folder as the next version: what of it is not there yet is sent."""
     session = session_of(context)
     found = session.client.get(_path(volume))
-    with files.packed(session, folder) as packing:
+    with (
+        sources.at_hand(session, folder) as source,
+        files.packed(session, source.root) as packing,
+    ):
         root, listing, read = packing
         room = found["size_gib"] * 2**30
         if listing.size > room:

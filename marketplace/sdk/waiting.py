@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from .client import POLL_SECONDS
 from .forms import money
-from .problems import Problem
+from .printing import shown
+from .problems import Problem, Unreachable
 from .session import Session
 
 NEXT_SECONDS_MAX = 900.0
@@ -35,6 +37,23 @@ class BidEnded(Problem):
         super().__init__(409, {"code": "bid-ended", "detail": detail, "bid_id": bid["id"]})
 
 
+LEFT = (KeyboardInterrupt, TimeoutError, Unreachable)
+"""What ends looking on, while what was asked for stands."""
+
+
+@contextmanager
+def told_if_left(session: Session, sentence: str, what: str, command: str) -> Iterator[None]:
+    """Say, where the person stops looking on or cannot any more, what stands and how to end it.
+
+    what: the id of what stands. command: shows it.
+    """
+    try:
+        yield
+    except LEFT:
+        session.announce(sentence, what, command)
+        raise
+
+
 def wait_for_lease(session: Session, bid_id: str, *, seconds: float) -> dict[str, Any]:
     """Wait until a bid is a lease that runs, and tell how it goes.
 
@@ -44,27 +63,34 @@ def wait_for_lease(session: Session, bid_id: str, *, seconds: float) -> dict[str
 
     def tell(state: dict[str, Any]) -> None:
         nonlocal told
-        reason = (state.get("reason") or {}).get("text")
-        now = f"{state['state']}: {reason}" if reason else str(state["state"])
+        why = (state.get("reason") or {}).get("text")
+        if state["state"] == "scheduled":
+            why = f"it begins {shown(state['starts_at'])}" if state.get("starts_at") else why
+        now = f"{state['state']}: {why}" if why else str(state["state"])
         if now != told:
             session.printer.say(now)
             told = now
 
     ends = time.monotonic() + seconds
-    bid = session.client.wait(
-        f"bids/{bid_id}", lambda bid: bid["state"] != "open", seconds=seconds, seen=tell
-    )
-    if bid["lease_id"] is None:
+    stands = f"The bid stands: offpeak bids cancel {bid_id} withdraws it."
+    with told_if_left(session, stands, bid_id, f"offpeak bids explain {bid_id}"):
+        bid = session.client.wait(
+            f"bids/{bid_id}", lambda bid: bid["state"] != "open", seconds=seconds, seen=tell
+        )
+    lease_id = bid["lease_id"]
+    if lease_id is None:
         raise BidEnded(bid)
-    session.printer.say(f"Matched: lease {bid['lease_id']}. The host starts the work.")
-    lease: dict[str, Any] = session.client.wait(
-        f"leases/{bid['lease_id']}",
-        lambda lease: lease["state"] not in ("scheduled", "starting"),
-        seconds=max(0.0, ends - time.monotonic()),
-        seen=tell,
-        # The bid is filled a moment before its lease is written.
-        absent_at_first=True,
-    )
+    session.printer.say(f"Matched: lease {lease_id}.")
+    stands = f"The lease stands, and its work begins: offpeak leases end {lease_id} ends it."
+    with told_if_left(session, stands, lease_id, f"offpeak leases show {lease_id}"):
+        lease: dict[str, Any] = session.client.wait(
+            f"leases/{lease_id}",
+            lambda lease: lease["state"] not in ("scheduled", "starting"),
+            seconds=max(0.0, ends - time.monotonic()),
+            seen=tell,
+            # The bid is filled a moment before its lease is written.
+            absent_at_first=True,
+        )
     return lease
 
 
@@ -76,11 +102,18 @@ def next_of_chain(session: Session, lease: Mapping[str, Any]) -> str | None:
 
     Raises: TimeoutError.
     """
+    bid_id = lease["bid_id"]
+    stands = f"What is left may go on elsewhere: offpeak bids end {bid_id} lets nothing follow."
+    with told_if_left(session, stands, bid_id, f"offpeak bids chain {bid_id}"):
+        return _next_of_chain(session, bid_id)
+
+
+def _next_of_chain(session: Session, bid_id: str) -> str | None:
     ends = time.monotonic() + NEXT_SECONDS_MAX
     while True:
-        bids = list(session.client.all(f"bids/{lease['bid_id']}/chain"))
+        bids = list(session.client.all(f"bids/{bid_id}/chain"))
         by_number = {bid["chain"]["number"]: bid for bid in bids if bid["chain"]}
-        this = next((n for n, bid in by_number.items() if bid["id"] == lease["bid_id"]), None)
+        this = next((n for n, bid in by_number.items() if bid["id"] == bid_id), None)
         if this is None:
             return None
         if this + 1 in by_number:
@@ -88,5 +121,5 @@ def next_of_chain(session: Session, lease: Mapping[str, Any]) -> str | None:
         if by_number[this]["chain"]["ended_because"]:
             return None
         if time.monotonic() >= ends:
-            raise TimeoutError(f"what follows bid {lease['bid_id']}")
+            raise TimeoutError(f"what follows bid {bid_id}")
         time.sleep(POLL_SECONDS)

@@ -140,6 +140,11 @@ def test_a_program_reads_lines_of_json(market: Market) -> None:
         (("./absent", "--", "true"), "is no folder"),
         (("--end-when-idle", "4m", "--", "true"), "--end-when-idle 4m: between 5m and 12h"),
         (("--keep", "out/", "--to", ".", "--", "true"), "is there and not empty"),
+        (
+            ("https://data.example/w.bin", "--", "true"),
+            "A single file by https is fetched by hosts",
+        ),
+        (("--saves-every", "soon", "--", "true"), "'soon' is no length of time"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_asked(
@@ -152,6 +157,70 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_asked(
     assert done.returncode == 2
     assert said in done.stderr
     assert not market.heard
+
+
+def test_a_time_of_nothing_is_said_to_the_market_and_not_left_out(market: Market) -> None:
+    works(market, 0)
+
+    offpeak(market, *WORDS, "--saves-every", "0s", "--detach", "--", "true")
+
+    assert asked(market)["workload"]["checkpoint_seconds"] == 0
+
+
+def test_a_refused_bid_may_be_asked_for_again_though_its_folder_was_sent(
+    market: Market, tmp_path: Path
+) -> None:
+    (tmp_path / "a.py").write_text("print()")
+    market.answers |= {
+        "POST folders/missing": (200, {"links": {}}),
+        "POST folders": (201, {"id": LEASE}),
+        "POST bids": (409, {"code": "secret-missing", "detail": "No such secret is kept."}),
+    }
+
+    done = offpeak(market, *WORDS, str(tmp_path), "--", "true")
+
+    assert done.returncode == 4
+    assert "1 file, 7 bytes: what is not there yet is sent." in done.stderr
+    assert "Nothing had to be sent: all of it is there already." in done.stderr
+    assert done.stderr.rstrip().endswith("No such secret is kept.")
+
+
+def test_of_a_lease_that_somebody_ended_it_says_who_did(market: Market) -> None:
+    close = {"code": 102, "text": "The consumer ended the lease."}
+    attempt = {"number": 1, "host_id": "a", "exit_code": None, "started_at": "2026-01-05T10:00:00Z"}
+    works(market, close_reason=close, attempts=[{**attempt, "reason": "the server asked for it"}])
+
+    done = offpeak(market, *WORDS, "--", "true")
+
+    assert done.returncode == 125
+    assert "Ended with no exit code: The consumer ended the lease. Cost so far" in done.stderr
+
+
+def test_the_log_of_a_lease_that_never_began_is_not_waited_for(market: Market) -> None:
+    works(market, activated_at=None)
+
+    done = offpeak(market, *WORDS, "--", "true")
+
+    assert (done.returncode, done.stdout) == (125, "")
+    assert not [what for what, _, _ in market.heard if "logs" in what]
+
+
+def test_whoever_gives_up_waiting_hears_what_stands(market: Market) -> None:
+    works(market, 0)
+    market.answers[f"GET bids/{BID}"] = (200, {"id": BID, "state": "open", "lease_id": None})
+
+    done = offpeak(market, *WORDS, "--timeout", "0s", "--", "true")
+
+    assert done.returncode == 6
+    assert f"The bid stands: offpeak bids cancel {BID} withdraws it." in done.stderr
+
+    works(market, 0, state="scheduled", starts_at="2026-01-05T10:00:00Z")
+
+    done = offpeak(market, *WORDS, "--timeout", "0s", "--", "true")
+
+    assert done.returncode == 6
+    assert "scheduled: it begins" in done.stderr
+    assert f"offpeak leases end {LEASE} ends it. Next: offpeak leases show {LEASE}" in done.stderr
 
 
 def test_what_it_made_is_waited_for_and_what_could_not_be_kept_is_said(

@@ -81,7 +81,7 @@ def test_what_is_brought_comes_back_the_same(
 
     wanted = {path: known for path, known in tree(train).items() if path not in LEFT_OUT}
     assert tree(tmp_path / "back") == wanted
-    assert "Sending 9 files, 72.1 KiB." in said.err
+    assert "9 files, 72.1 KiB: what is not there yet is sent." in said.err
     for path, why in (
         (".git/", "ignored"),
         ("secret.env", "ignored"),
