@@ -49,6 +49,8 @@ def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, marke
         "checkpoint_seconds": None,
         "image": "",
         "inputs": None,
+        "fetch": "",
+        "fetch_secret": "",
         "outputs": [],
         "secrets": [],
         "secret_variables": [],

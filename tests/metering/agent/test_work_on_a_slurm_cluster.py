@@ -144,7 +144,7 @@ def test_parts_of_cards_and_secrets_are_refused(jobs: JobsRuntime) -> None:
     part = replace(spec("true"), gpu_uuids=("GPU-a/mps-1of2/50pct-40000mib",))
     with pytest.raises(StartFailed, match="whole cards only"):
         jobs.start(part)
-    with pytest.raises(StartFailed, match="no secret"):
+    with pytest.raises(StartFailed, match="in bubblewrap only"):
         jobs.start(replace(spec("true"), secrets={"KEY": b"value"}))
     with pytest.raises(NoWayIn):
         jobs.inside(part.lease_id)
