@@ -344,8 +344,7 @@ def _charge_one(store: EventStore, kept: Volume, account_id: AccountId, now: dat
     for _ in range(2):  # what the account has not for all of it is refused at the second time
         payer = load(store, Account, account_id)
         before = None if payer is None else payer.stored.get(kept.volume_id)
-        since = None if before is None else before.until
-        pieces = charging.pieces_of(kept, account_id=account_id, since=since, until=until)
+        pieces = charging.pieces_of(kept, account_id=account_id, before=before, until=until)
         if not pieces:
             break
         charge_volume(

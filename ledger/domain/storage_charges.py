@@ -31,7 +31,10 @@ class StorageUnreadable(Invalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What was kept in a volume in a window, in byte-seconds, at one price."""
+    """What was kept in a volume in a window, in byte-seconds, at one price.
+
+    beside: byte-seconds times price of what was kept before at another one.
+    """
 
     volume_id: UUID
     title: str
@@ -40,6 +43,7 @@ class Kept:
     nanos_per_gib_month: int
     currency: str
     cost_centre: str
+    beside: int = 0
 
 
 def charge_storage(
@@ -66,7 +70,7 @@ def charge_storage(
         _check(account, piece)
         if until is not None and piece.window.starts_at < until:
             continue
-        priced = piece.byte_seconds * piece.nanos_per_gib_month
+        priced = piece.byte_seconds * piece.nanos_per_gib_month + piece.beside
         charged = owed_nanos(total + carried + priced) - paid
         if charged <= 0:
             carried += priced
@@ -87,7 +91,7 @@ def _check(account: Account, piece: Kept) -> None:
     if piece.currency != account.opened.currency:
         raise CurrencyMismatch(currency=account.opened.currency)
     starts_at, ends_at = piece.window.starts_at, piece.window.ends_at
-    if starts_at.microsecond or ends_at.microsecond or piece.byte_seconds < 0:
+    if starts_at.microsecond or ends_at.microsecond or min(piece.byte_seconds, piece.beside) < 0:
         raise StorageUnreadable()
     if not 0 <= piece.nanos_per_gib_month <= NANOS_MAX:
         raise AmountTooLarge(most=Money(NANOS_MAX, piece.currency))
@@ -109,7 +113,7 @@ def _charged(
         window=piece.window,
         byte_seconds=piece.byte_seconds,
         nanos_per_gib_month=piece.nanos_per_gib_month,
-        carried=carried,
+        carried=carried + piece.beside,
         charged=money,
         cost_centre=piece.cost_centre,
         postings=journal.transfer(source=own, target=fees, money=money),

@@ -2,97 +2,74 @@
 
 Versions before the newest cost nothing. Equal parts count in every file that has them: what the
 platform saves by keeping them once is its own.
+
+A charge is the price of all that was kept so far less what was charged before. So what is over
+need not be known second by second (`kept_time`): that a charge ended somewhere in it is in the sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from ledger.domain.ids import AccountId
 from ledger.domain.span import Window
+from ledger.domain.storage import Stored
 from ledger.domain.storage_charges import Kept
-from marketplace.domain.volumes.volume import Step, Volume
+from marketplace.domain.volumes.kept_time import Span, hour_of
+from marketplace.domain.volumes.volume import Volume
 
 SETTLES = timedelta(minutes=5)
 """So long after an hour it is charged: what was recorded on another machine's clock is there."""
-HOUR = timedelta(hours=1)
+
+BYTE_SECONDS_MAX = 2**62
+"""So much an entry charges at most, as its figures fit 64 bits: 48 TiB for a day. The next one has
+the rest."""
 
 
 def charged_until(now: datetime) -> datetime:
     """Return the end of the last hour that can be charged."""
-    return (now - SETTLES).replace(minute=0, second=0, microsecond=0)
+    return hour_of(now - SETTLES)
 
 
 def payers_of(volume: Volume) -> list[AccountId]:
     """Return the accounts that pay, or paid, for a volume."""
-    return list(dict.fromkeys(step.account_id for step in volume.steps))
+    return volume.kept.accounts
 
 
 def pieces_of(
-    volume: Volume, *, account_id: AccountId, since: datetime | None, until: datetime
+    volume: Volume, *, account_id: AccountId, before: Stored | None, until: datetime
 ) -> list[Kept]:
-    """Return what an account is to be charged for from `since` on; None: from the first byte.
+    """Return what an account is to be charged for. before: what it was; None: nothing yet.
 
     A piece has one price and lies in one day (UTC), and so in one month.
     """
-    title = f"volume {volume.created.volume}"
-    found: list[Kept] = []
-    for step, window in _spans(volume.steps, since, until):
-        free = not step.size_bytes or not step.nanos_per_gib_month
-        if free or step.account_id != account_id:
+    since = None if before is None else before.until
+    owed = 0 if before is None else -before.nano_byte_seconds
+    found: list[Span] = []
+    for span in volume.kept.until(until):
+        if span.terms.account_id != account_id:
             continue
-        for day in _days(window):
-            piece = Kept(
-                volume_id=volume.volume_id,
-                title=title,
-                window=day,
-                byte_seconds=step.size_bytes * (day.millis // 1_000),
-                nanos_per_gib_month=step.nanos_per_gib_month,
-                currency=step.currency,
-                cost_centre=step.cost_centre,
-            )
-            joined = _joined(found[-1], piece) if found else None
-            if joined is None:
-                found.append(piece)
-            else:
-                found[-1] = joined
-    return found
-
-
-def _spans(
-    steps: Sequence[Step], since: datetime | None, until: datetime
-) -> Iterator[tuple[Step, Window]]:
-    ends: Iterable[datetime] = (*(step.at for step in steps[1:]), until)
-    for step, ends_at in zip(steps, ends, strict=True):
-        begins = step.at if since is None else max(step.at, since)
-        if begins < min(ends_at, until):
-            yield step, Window(begins, min(ends_at, until))
-
-
-def _days(window: Window) -> Iterator[Window]:
-    begins = window.starts_at
-    while begins < window.ends_at:
-        midnight = begins.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-        ends = min(midnight, window.ends_at)
-        yield Window(begins, ends)
-        begins = ends
-
-
-def _joined(one: Kept, other: Kept) -> Kept | None:
-    """Return two pieces as one, where they follow one another in a day at one price."""
-    same = ("nanos_per_gib_month", "currency", "cost_centre")
-    if any(getattr(one, name) != getattr(other, name) for name in same):
-        return None
-    meets = one.window.ends_at == other.window.starts_at
-    if not meets or one.window.starts_at.date() != other.window.starts_at.date():
-        return None
-    return Kept(
-        volume_id=one.volume_id,
-        title=one.title,
-        window=Window(one.window.starts_at, other.window.ends_at),
-        byte_seconds=one.byte_seconds + other.byte_seconds,
-        nanos_per_gib_month=one.nanos_per_gib_month,
-        currency=one.currency,
-        cost_centre=one.cost_centre,
-    )
+        owed += span.nano_byte_seconds
+        if owed <= 0 or (since is not None and span.window.ends_at <= since):
+            continue
+        begins = span.window.starts_at if since is None else max(span.window.starts_at, since)
+        most = BYTE_SECONDS_MAX * span.terms.nanos_per_gib_month
+        piece = Span(Window(begins, span.window.ends_at), span.terms, 0).coming_to(min(owed, most))
+        if found and found[-1].is_of_day(piece):
+            found[-1] = found[-1].joined(piece)
+        else:
+            found.append(piece)
+        owed -= piece.nano_byte_seconds
+    return [
+        Kept(
+            volume_id=volume.volume_id,
+            title=f"volume {volume.created.volume}",
+            window=piece.window,
+            byte_seconds=piece.byte_seconds,
+            nanos_per_gib_month=piece.terms.nanos_per_gib_month,
+            beside=piece.beside,
+            currency=piece.terms.currency,
+            cost_centre=piece.terms.cost_centre,
+        )
+        for piece in found
+    ]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import ClassVar, assert_never
 from uuid import UUID
 
-from ledger.domain.ids import AccountId, BidId, LeaseId
+from ledger.domain.ids import BidId, LeaseId
 from ledger.domain.refusal import Invalid, Refusal
 from marketplace.domain.volumes.events import (
     VolumeClaimed,
@@ -24,6 +24,7 @@ from marketplace.domain.volumes.events import (
     VolumeUnpaid,
     VolumeVersionKept,
 )
+from marketplace.domain.volumes.kept_time import NOTHING, KeptTime, Terms
 from marketplace.domain.volumes.terms import VolumeUnknown
 
 VERSIONS_KEPT = 3
@@ -105,25 +106,13 @@ class Writer:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """From `at` on, `size_bytes` are kept at a price, and an account pays. Whole seconds."""
-
-    at: datetime
-    size_bytes: int
-    nanos_per_gib_month: int
-    account_id: AccountId
-    currency: str
-    cost_centre: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
     """A volume as its stream tells it. One that was removed may be created again under its name.
 
     versions: those that are kept, oldest first; of those that one lease made while it ran, the
     newest, so that its checkpoints do not push out what was there before it. number: of the
-    newest ever. steps: what was kept when, over all that ever was of it.
+    newest ever. kept: what was kept for how long, over all that ever was of it.
     """
 
     STREAM: ClassVar[str] = "volume"
@@ -139,7 +128,7 @@ class Volume:
     unpaid: VolumeUnpaid | None = None
     expired: VolumeExpired | None = None
     removed_at: datetime | None = None
-    steps: tuple[Step, ...] = ()
+    kept: KeptTime = NOTHING
 
     @property
     def volume_id(self) -> UUID:
@@ -167,7 +156,7 @@ class Volume:
                 quota_bytes=event.quota_bytes,
                 nanos_per_gib_month=event.nanos_per_gib_month,
                 expires_at=event.expires_at,
-                steps=() if state is None else state.steps,
+                kept=NOTHING if state is None else state.kept,
             )
         assert state is not None
         match event:
@@ -214,22 +203,10 @@ class Volume:
         return replace(self, versions=(*before, kept)[-VERSIONS_KEPT:], number=event.version)
 
     def _stepped(self, at: datetime) -> Volume:
-        """Return the volume with what is kept from `at` on, if that is new.
-
-        Clocks of several machines may differ: no step is before the last one.
-        """
-        made, begins = self.created, at.replace(microsecond=0)
-        step = Step(
-            max(begins, self.steps[-1].at) if self.steps else begins,
-            self.size_bytes,
-            self.nanos_per_gib_month,
-            made.account_id,
-            made.currency,
-            made.cost_centre,
-        )
-        if self.steps and replace(self.steps[-1], at=step.at) == step:
-            return self
-        return replace(self, steps=(*self.steps, step))
+        """Return the volume with what is kept from `at` on."""
+        made = self.created
+        terms = Terms(self.nanos_per_gib_month, made.account_id, made.currency, made.cost_centre)
+        return replace(self, kept=self.kept.after(at, self.size_bytes, terms))
 
 
 def _without(writer: Writer | None, bid_id: BidId) -> Writer | None:

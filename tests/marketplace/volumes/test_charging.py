@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.conf import LazySettings
 from django.utils import timezone
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as trying
 from hypothesis import strategies as st
 
@@ -30,8 +32,9 @@ from ledger.models import DebtRow, PostingRow
 from ledger.projections.money import MONEY
 from marketplace.domain.volumes import charging
 from marketplace.domain.volumes.events import VolumeCreated
+from marketplace.domain.volumes.kept_time import SPANS_MAX, KeptTime, Terms, hour_of
 from marketplace.domain.volumes.terms import GIB
-from marketplace.domain.volumes.volume import Step, Volume
+from marketplace.domain.volumes.volume import Volume
 from marketplace.storage.folder import FolderStorage
 from marketplace.volumes import see_to_volumes
 from tests.access.conftest import Caller
@@ -59,28 +62,36 @@ def account(*, overdraft_nanos: int | None = None) -> Account:
     return Account.evolve(None, opened)
 
 
-def volume_of(*steps: tuple[int, int, int]) -> Volume:
-    """Return a volume of which (seconds later, bytes, price) is kept."""
-    created = VolumeCreated(
-        volume_id=ID,
-        tenant_id=TenantId(UUID(int=2)),
-        subscriber_id=SubscriberId(UUID(int=3)),
-        account_id=PAYER,
-        cost_centre="CC-7",
-        volume="data",
-        quota_bytes=GIB,
-        nanos_per_gib_month=1,
-        currency="USD",
-        expires_at=NOW + timedelta(days=30),
-        user_id=None,
-        at=NOW,
-    )
-    told: list[Step] = []
-    at = NOW
-    for seconds, size, price in steps:
-        at += timedelta(seconds=seconds)
-        told.append(Step(at, size, price, PAYER, "USD", "CC-7"))
-    return replace(Volume.evolve(None, created), steps=tuple(told))
+CREATED = VolumeCreated(
+    volume_id=ID,
+    tenant_id=TenantId(UUID(int=2)),
+    subscriber_id=SubscriberId(UUID(int=3)),
+    account_id=PAYER,
+    cost_centre="CC-7",
+    volume="data",
+    quota_bytes=GIB,
+    nanos_per_gib_month=1,
+    currency="USD",
+    expires_at=NOW + timedelta(days=30),
+    user_id=None,
+    at=NOW,
+)
+Said = tuple[int, int, int]
+"""Seconds after the one before, bytes, price."""
+
+
+def moments(steps: Sequence[Said]) -> list[datetime]:
+    seconds = accumulate(step[0] for step in steps)
+    return [NOW + timedelta(seconds=each) for each in seconds]
+
+
+def volume_of(*steps: Said, known: datetime | None = None) -> Volume:
+    """Return a volume of which that is kept, as it is known at a moment; None: all of it."""
+    kept = KeptTime()
+    for at, (_, size, price) in zip(moments(steps), steps, strict=True):
+        if known is None or at <= known:
+            kept = kept.after(at, size, Terms(price, PAYER, "USD", "CC-7"))
+    return replace(Volume.evolve(None, CREATED), kept=kept)
 
 
 def charged(
@@ -88,8 +99,7 @@ def charged(
 ) -> tuple[Account, list[StorageCharged]]:
     """Charge an account as the loop does at a moment."""
     before = payer.stored.get(ID)
-    since = None if before is None else before.until
-    pieces = charging.pieces_of(volume, account_id=PAYER, since=since, until=until)
+    pieces = charging.pieces_of(volume, account_id=PAYER, before=before, until=until)
     events = charge_storage(payer, pieces, platform_id=PLATFORM_ID, now=until)
     for event in events:
         told: AccountEvent = event
@@ -97,47 +107,117 @@ def charged(
     return payer, events
 
 
-def owed(volume: Volume, until: datetime) -> int:
+def owed(steps: Sequence[Said], until: datetime) -> int:
     """Reckon second by second's worth, in one sum, what a volume costs in all."""
-    total = 0
-    for step, after in zip(volume.steps, [*volume.steps[1:], None], strict=True):
-        ends = until if after is None else min(after.at, until)
-        seconds = max(0, int((ends - step.at).total_seconds()))
-        total += seconds * step.size_bytes * step.nanos_per_gib_month
+    total, began = 0, moments(steps)
+    for (_, size, price), at, after in zip(steps, began, [*began[1:], until], strict=True):
+        seconds = max(0, int((min(after, until) - at).total_seconds()))
+        total += seconds * size * price
     return total // GIB_MONTH
 
 
-steps = st.lists(
-    st.tuples(
-        st.integers(0, 200_000),
-        st.sampled_from((0, 1, 7, 4_096, GIB // 3, GIB, 16_384 * GIB)),
-        st.sampled_from((0, 1, 50_000_000, 9_999_999_999_999)),
-    ),
-    min_size=1,
-    max_size=8,
-)
+sizes = st.sampled_from((0, 1, 7, 4_096, GIB // 3, GIB, 16_384 * GIB))
+prices = st.sampled_from((0, 1, 50_000_000, 9_999_999_999_999))
+steps = st.lists(st.tuples(st.integers(0, 200_000), sizes, prices), min_size=1, max_size=8)
 looks = st.lists(st.integers(0, 40 * 24), min_size=1, max_size=12)
 
 
 @trying(max_examples=300)
 @given(steps=steps, looks=looks)
-def test_no_batching_changes_what_a_volume_costs(
-    steps: list[tuple[int, int, int]], looks: list[int]
-) -> None:
-    volume, payer = volume_of(*steps), account()
-    ends = NOW + timedelta(hours=max(looks))
+def test_no_batching_changes_what_a_volume_costs(steps: list[Said], looks: list[int]) -> None:
+    payer, latest = account(), 0
     for hours in looks:  # also backwards, and twice
-        payer, events = charged(payer, volume, NOW + timedelta(hours=hours))
+        latest = max(latest, hours)
+        known = volume_of(*steps, known=NOW + timedelta(hours=latest) + charging.SETTLES)
+        payer, events = charged(payer, known, NOW + timedelta(hours=hours))
         for event in events:
             assert sum(line.nanos for line in event.postings) == 0
             assert event.charged.nanos > 0
             window = event.window
             assert window.starts_at.month == (window.ends_at - timedelta(seconds=1)).month
+    ends = NOW + timedelta(hours=latest)
+    volume = volume_of(*steps, known=ends + charging.SETTLES)
     many = -payer.total.nanos
     once, _ = charged(account(), volume, ends)
 
-    assert many == -once.total.nanos == owed(volume, ends)
+    assert many == -once.total.nanos == owed(steps, ends)
     assert charged(payer, volume, ends)[1] == []
+
+
+# Minutes apart, as checkpoints are, and at times months.
+often = st.lists(
+    st.tuples(
+        st.sampled_from((1, 59, 60, 61, 3_599, 90_000, 40 * 86_400)),
+        st.sampled_from((0, 1, 7, 4_096, GIB // 3, GIB)),
+        prices,
+    ),
+    min_size=1,
+    max_size=400,
+)
+
+
+@trying(max_examples=60, suppress_health_check=[HealthCheck.large_base_example])
+@given(steps=often, before=st.integers(0, 400))
+def test_what_is_summed_up_is_the_plain_sum(steps: list[Said], before: int) -> None:
+    last = moments(steps)[-1]
+    ends = hour_of(last) + timedelta(hours=1)
+    some = moments(steps[: before + 1])[-1]
+    payer, _ = charged(account(), volume_of(*steps, known=some), charging.charged_until(some))
+    volume = volume_of(*steps)
+    payer, _ = charged(payer, volume, ends)
+
+    assert -payer.total.nanos == owed(steps, ends)
+    assert len(volume.kept.spans) <= SPANS_MAX
+    payer, events = charged(account(), volume, ends)
+    assert -payer.total.nanos == owed(steps, ends)
+    assert all(each.byte_seconds < 2**63 > each.carried for each in events)
+
+
+def test_a_hundred_thousand_versions_take_no_more_room_than_the_days_they_came_in() -> None:
+    steps = [(60, GIB + number % 1_000, 50_000_000) for number in range(100_000)]
+    volume = volume_of(*steps)
+    ends = hour_of(moments(steps)[-1])
+    spans, pieces = (
+        volume.kept.spans,
+        charging.pieces_of(volume, account_id=PAYER, before=None, until=ends),
+    )
+
+    assert len(spans) <= 70 + 4, "a day each, and the last hours"
+    assert len(pieces) <= 71
+    assert -charged(account(), volume, ends)[0].total.nanos == owed(steps, ends)
+
+
+def test_what_units_took_turns_to_pay_is_charged_to_each() -> None:
+    kept, others = KeptTime(), AccountId(UUID(int=5))
+    for number in range(1_000):
+        payer = (PAYER, others)[number % 2]
+        at = NOW + timedelta(minutes=7 * number)
+        kept = kept.after(at, GIB, Terms(GIB_MONTH, payer, "USD", str(number)))
+    volume = replace(Volume.evolve(None, CREATED), kept=kept)
+    until = hour_of(NOW + timedelta(minutes=7_000))
+    told = [
+        charging.pieces_of(volume, account_id=each, before=None, until=until)
+        for each in (PAYER, others)
+    ]
+    minutes = [
+        sum(each.byte_seconds * each.nanos_per_gib_month + each.beside for each in pieces)
+        // (60 * GIB * GIB_MONTH)
+        for pieces in told
+    ]
+
+    assert charging.payers_of(volume) == [PAYER, others]
+    assert sum(minutes) == (until - NOW) // timedelta(minutes=1)
+    assert abs(minutes[0] - minutes[1]) <= 7
+    assert len(volume.kept.spans) <= SPANS_MAX
+
+
+def test_what_was_told_late_of_an_hour_that_is_charged_is_set_right_by_the_next_charge() -> None:
+    early = volume_of((0, GIB, 50_000_000))
+    payer, _ = charged(account(), early, NOW + timedelta(hours=10))
+    late = volume_of((0, GIB, 50_000_000), (9 * 3_600, 2 * GIB, 50_000_000))
+    payer, _ = charged(payer, late, NOW + timedelta(hours=11))
+
+    assert -payer.total.nanos == 13 * 3_600 * GIB * 50_000_000 // GIB_MONTH
 
 
 def test_a_month_of_a_gib_costs_its_price_to_the_nano_unit() -> None:
