@@ -29,7 +29,9 @@ from ledger.queries.money import disagreements
 from listings.domain.markets import read_markets
 from marketplace.domain.facts.close_reasons import REASONS
 from marketplace.keeper import is_overdue
+from marketplace.queries.blobs import Looked, look_at_blobs
 from marketplace.snapshots import snapshots_for
+from marketplace.storage import default_storage
 from metering.queries.ends import NAMED_MAX, unproved_ends
 from metering.queries.progress import lagging_meters, uncharged_windows
 from metering.queries.usage import agents
@@ -60,8 +62,11 @@ WHERE state NOT IN ('closed', 'failed') AND least(ends_at, stop_at) < %s LIMIT 5
 OVERDUE_AFTER = timedelta(minutes=2)
 
 
-def examine(*, whole: bool) -> Iterator[Finding]:
-    """Look at everything; `whole` also reads every event to check the hash chain."""
+def examine(*, whole: bool, every_file: bool = False) -> Iterator[Finding]:
+    """Look at everything; `whole` also reads every event, to check the hash chain, and storage.
+
+    every_file: all that is in storage; else a sample.
+    """
     failed = False
     for finding in findings():
         failed |= not finding.ok
@@ -72,6 +77,7 @@ def examine(*, whole: bool) -> Iterator[Finding]:
             yield from _invariants()
         if whole:
             yield _chain()
+            yield _files(every_file=every_file)
     except (DatabaseError, StoreError) as lost:
         yield Finding("examination", False, f"could not be finished: {str(lost).strip()}")
 
@@ -209,3 +215,27 @@ def _chain() -> Finding:
         else (f"position {report.broken_at}: {report.detail}. Compare with a backup of the store")
     )
     return Finding("the record is unchanged", report.ok, detail)
+
+
+def _files(*, every_file: bool) -> Finding:
+    """Look if folders, results and volumes can be read as they were kept."""
+    name, looked = "files are as they were kept", look_at_blobs(default_storage(), whole=every_file)
+    told = f"{looked.read} of {looked.used} parts looked at"
+    if not every_file and looked.read < looked.used:
+        told += " (the newest and random ones; all: --whole)"
+    if looked.unused:
+        told += f"; in no folder: {looked.unused} (`run old-blobs` removes these in time)"
+    if looked.away:
+        told = f"the storage does not answer ({looked.away}); {told}"
+    if looked.wrong:
+        ours = [f"{each.path} is {each.state}: {', '.join(each.uses)}" for each in looked.named]
+        more = looked.wrong - len(ours)
+        ours += [f"and {more} more"] if more else []
+        told = f"{told}. {'; '.join(ours)}. {_mending(looked)}"
+    return Finding(name, not looked.wrong and not looked.away, told)
+
+
+def _mending(looked: Looked) -> str:
+    if looked.read > 1 and looked.states["missing"] == looked.read:
+        return "None of them is there: is OFFPEAK_STORAGE what it was, and its disk mounted?"
+    return 'Put them back from a backup (/docs/operating/, "Files are missing or damaged")'
