@@ -64,7 +64,7 @@ SWITCH_SECONDS = 10
 """In so long a host is free after the kill switch: the agent's chapter says so."""
 AWAY_SECONDS_MAX = 240.0
 """Silence, the minute that a host proves itself, and a busy machine."""
-LOOKED_SECONDS = 0.2
+LOOKED_SECONDS = 0.1
 MILLI = timedelta(milliseconds=1)
 WORKERS = 16
 
@@ -171,7 +171,7 @@ class Scene:
         def look() -> None:
             while not over.wait(LOOKED_SECONDS):
                 for chain in chains:
-                    if chain.left_at and chain.free_at is None and not self._processes(chain):
+                    if chain.left_at and chain.free_at is None and chain.is_gone():
                         chain.free_at = time.time()
 
         looking = threading.Thread(target=look, name="looking")
@@ -281,9 +281,6 @@ class Scene:
                     with suppress(ProcessLookupError):
                         os.kill(process, number)
             self.market.forget(machine.process)
-
-    def _processes(self, chain: Chain) -> list[int]:
-        return processes_of(chain.host.state_dir / "leases" / chain.lease["id"])
 
     # --- after -------------------------------------------------------------------------------
 

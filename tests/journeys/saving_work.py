@@ -28,7 +28,7 @@ last = saves.newest()
 step = last.about["step"] + 1 if last else 0
 lease = os.environ["OFFPEAK_LEASE_ID"]
 told = (folder / lease).open("a", buffering=1)
-told.write(f"{{step}} {{time.time()}}\\n")
+told.write(f"{{step}} {{time.time()}} {{os.getpid()}}\\n")
 while not (folder / "finish").exists():
     time.sleep({STEP_SECONDS})
     step += 1
@@ -72,13 +72,25 @@ class Chain:
         assert self.machine is not None
         return self.machine
 
+    def is_gone(self) -> bool:
+        """Tell if the work is gone from where it ran first, and so off its card.
+
+        Its keeper may live on for a moment.
+        """
+        first = (self.folder / self.lease["id"]).read_text().splitlines()[0]
+        try:
+            told = Path("/proc", first.split()[2], "stat").read_text()
+        except OSError:
+            return True
+        return told.rpartition(")")[2].split()[0] == "Z"
+
     def steps(self, lease_id: str) -> list[tuple[int, float]]:
         """Return the steps that the work of a lease told, each with its time; the first is where it
         began."""
         path = self.folder / lease_id
         lines = path.read_text().splitlines() if path.exists() else []
         told = [line.split() for line in lines]
-        return [(int(each[0]), float(each[1])) for each in told if len(each) == 2]
+        return [(int(each[0]), float(each[1])) for each in told if len(each) >= 2]
 
 
 def overlap(spans: Sequence[Sequence[tuple[int, int]]]) -> int:
