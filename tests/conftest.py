@@ -60,9 +60,10 @@ def django_db_modify_db_settings(
 
 @pytest.fixture
 def committed_store(transactional_db: None) -> Iterator[None]:
-    """Clear the event table after a test that commits: it refuses the ordinary way."""
+    """Clear the event table for a test that commits: it refuses the ordinary way."""
     name = str(connection.settings_dict["NAME"])
     assert name.startswith("test_"), "mark the test with django_db: this is no test database"
+    clear_event_table()
     yield
     clear_event_table()
 

@@ -25,6 +25,7 @@ from metering.agent.runtimes.port import WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.models import AgentTunnel
 from tests.access.conftest import Caller, admit
+from tests.conftest import clear_event_table
 from tests.emptying import empty_tables
 from tests.metering.agent.works import PYTHON, accounts, running, state, until
 from tests.metering.host_agent import host_token
@@ -160,3 +161,4 @@ def placed(ended_last: ExitStack, blocker: DjangoDbBlocker, folder: Path, progra
 def _empty(blocker: DjangoDbBlocker) -> None:
     with blocker.unblock():
         empty_tables(None)
+        clear_event_table()

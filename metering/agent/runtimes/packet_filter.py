@@ -12,7 +12,6 @@ import ctypes
 import fcntl
 import os
 import subprocess
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,13 +34,8 @@ NS_GET_USERNS = 0xB701
 CAPABILITY_VERSION_3, CAP_NET_ADMIN = 0x20080522, 12
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
 SECONDS_MAX = 20
-TRIES_MAX, AGAIN_SECONDS = 3, 0.1
 UNSET = "the filter of its network could not be set"
 REFUSED = "-j REJECT"
-
-
-class NotLetIn(OSError):
-    """The kernel did not let us into the network of the work."""
 
 
 def rules(*, open_: bool, allowed: Iterable[Sequence[Any]], own: Iterable[str]) -> list[str]:
@@ -119,21 +113,8 @@ def own_addresses() -> list[str]:
 def _call(pid: int, command: list[str], text: str) -> str:
     """Run a command in the network of a process, with what it reads; return what it prints.
 
-    Again where the kernel refuses to let us in: seen on busy hosts, of a namespace just made.
-
     Raises: OSError.
     """
-    for tries_left in reversed(range(TRIES_MAX)):
-        try:
-            return _tried(pid, command, text)
-        except NotLetIn:
-            if not tries_left:
-                raise
-            time.sleep(AGAIN_SECONDS)
-    raise AssertionError("the last try returns or raises")
-
-
-def _tried(pid: int, command: list[str], text: str) -> str:
     with ExitStack() as files:
         entered = _namespaces(pid, files)
         heard, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -163,7 +144,7 @@ def _tried(pid: int, command: list[str], text: str) -> str:
         except subprocess.TimeoutExpired as error:
             raise OSError(0, f"{UNSET}: {error}") from None
         except subprocess.SubprocessError as error:  # in `enter`, which cannot say why itself
-            raise NotLetIn(0, f"{UNSET}: {_said(heard) or error}") from None
+            raise OSError(0, f"{UNSET}: {_said(heard) or error}") from None
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["it failed"])[-1][:200]
         raise OSError(0, f"{UNSET}: {why}")

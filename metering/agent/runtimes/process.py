@@ -194,6 +194,7 @@ class ProcessRuntime(Apart, Entered, Leaves):
         return found
 
     def notify(self, lease_id: UUID, *, stop_at_ms: int) -> bool:
+        self._look(lease_id)  # its processes may be known by now
         moment = datetime.fromtimestamp(stop_at_ms / 1000, UTC).isoformat(timespec="milliseconds")
         notice = self._folder_of(lease_id) / "notice.json"
         keeper.write_json(notice, {"stop_at": moment, "stop_at_ms": stop_at_ms})

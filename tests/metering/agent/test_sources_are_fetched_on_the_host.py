@@ -86,15 +86,15 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    (tmp_path / "lab").mkdir()
-    repository = Repository(tmp_path / "lab" / "train.git")
-    with forge(tmp_path, tmp_path) as served:
+def host(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    (work_folder / "lab").mkdir()
+    repository = Repository(work_folder / "lab" / "train.git")
+    with forge(work_folder, work_folder) as served:
         monkeypatch.setenv("SSL_CERT_FILE", str(served.authority))
         out, why = egress.find(egress.parse_all(served.place), open_=False)
         if out is None:
             pytest.skip(why)
-        users, state = accounts(), tmp_path / "state"
+        users, state = accounts(), work_folder / "state"
         confinement, why = find(network="allow", user=users.first, egress=out)
         if confinement is None or confinement.way_out is None:
             pytest.skip(why or "slirp4netns is not installed")
@@ -235,7 +235,7 @@ def test_a_server_that_sends_on_to_the_host_leads_nowhere(host: Host, to: str) -
 
 
 def test_a_token_is_shown_to_its_server_alone_and_the_work_has_it_not(
-    host: Host, tmp_path: Path
+    host: Host, work_folder: Path
 ) -> None:
     host.repository.of_files(a=b"private")
     basic = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
@@ -249,7 +249,7 @@ def test_a_token_is_shown_to_its_server_alone_and_the_work_has_it_not(
     assert wrong == "its source: its server does not take the secret that the bid names for it"
     kept = [path for path in host.folder.rglob("*") if path.is_file()]
     assert kept and not any(TOKEN.encode() in path.read_bytes() for path in kept)
-    with forge(tmp_path, make(tmp_path / "other")) as other:
+    with forge(work_folder, make(work_folder / "other")) as other:
         # Listed by nobody, so it is not even reached; were it, git would ask for another secret.
         host.forge.redirects["/lab/train.git/info/refs"] = (
             f"{other.address}/lab/train.git/info/refs"
@@ -363,10 +363,10 @@ def test_a_killed_keeper_takes_it_along(host: Host) -> None:
     until(lambda: not of_user(host.users.first.uid))
 
 
-def test_a_volume_is_not_written_into(host: Host, tmp_path: Path) -> None:
+def test_a_volume_is_not_written_into(host: Host, work_folder: Path) -> None:
     own = host.repository
     own.commit(own.tree((FOLDER, "data", own.tree((FILE, "x", own.blob(b"x"))))))
-    volume = make(tmp_path / "volume")
+    volume = make(work_folder / "volume")
     (volume / "kept").write_text("kept")
     wanted = replace(
         program(LOOKS), source=host.source(), volumes=(Mounted(("data",), volume, writable=True),)
@@ -380,14 +380,14 @@ def test_a_volume_is_not_written_into(host: Host, tmp_path: Path) -> None:
 
 
 def test_a_host_whose_work_has_no_filtered_network_says_so_and_refuses(
-    tmp_path: Path, host: Host
+    work_folder: Path, host: Host
 ) -> None:
     users = accounts()
     networks: tuple[Network, ...] = ("none", "host")
     for network in networks:
         confinement, why = find(network=network, user=users.first)
         assert confinement is not None, why
-        state = tmp_path / network
+        state = work_folder / network
         let_through(state)
         runtime = ProcessRuntime(state, clock=SystemClock(), users=users, confinement=confinement)
 

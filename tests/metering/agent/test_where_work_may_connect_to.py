@@ -282,7 +282,7 @@ def test_a_list_is_not_promised_where_nothing_would_keep_it(
     )
     if confinement is None:
         pytest.skip(why)
-    monkeypatch.setattr("metering.agent.runtimes.process.mps_runs", lambda pipe: True)
+    monkeypatch.setattr("metering.agent.runtimes.mps.owners.mps_runs", lambda pipe: True)
     runtime = ProcessRuntime(
         tmp_path, clock=SystemClock(), users=users, confinement=replace(confinement, slirp="/x")
     )
