@@ -72,7 +72,7 @@ class Fleet:
                 clock=clock,
                 holders=runtime.holders,
                 seed=name,
-                kept_in=folder / "mig.json",
+                kept_in=folder,
             ),
             runtime=runtime,
             uplink=HttpUplink(self._address, token),

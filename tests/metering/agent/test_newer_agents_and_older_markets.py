@@ -75,7 +75,7 @@ def object_of(kind: type[Message]) -> dict[str, Any]:
         found |= {"occupied_ms": 0, "busy_ms": 0}
     if kind is wire.Health:
         found["seq"] = 2
-    if kind is wire.Source:
+    if kind is wire_of_work.Source:
         found |= {"url": "https://a.example/b.git", "sha256": ""}
     return found
 
