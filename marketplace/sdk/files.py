@@ -133,7 +133,7 @@ def packed(session: Session, folder: Path) -> Iterator[tuple[Path, parcel.Listin
 def down(
     context: typer.Context,
     folder: Annotated[
-        UUID | None, typer.Argument(help="the id of a folder; none with --lease")
+        str | None, typer.Argument(help="the id of a folder; none with --lease")
     ] = None,
     to: Annotated[Path | None, typer.Argument(help="where to: a new or an empty folder")] = None,
     lease: Annotated[UUID | None, typer.Option(help="all that is kept of this lease")] = None,
@@ -143,17 +143,30 @@ def down(
     overwrite: Annotated[bool, typer.Option(help="also into one that has files")] = False,
 ) -> None:
     """Fetch a folder, or what a lease left; every part is checked before any file is there."""
+    if lease is not None and to is None and folder is not None and not is_id(folder):
+        to, folder = Path(folder), None
     session, place = session_of(context), to or into
     if to is not None and into is not None:
         raise NotUnderstood("Say once where to.")
     if lease is not None and folder is None:
         of_lease(session, lease, place or Path(f"lease-{str(lease)[:8]}"), overwrite=overwrite)
     elif folder is not None and lease is None:
+        if not is_id(folder):
+            raise NotUnderstood(f"{folder} is no id of a folder: offpeak files list names them.")
         if place is None:
             raise NotUnderstood("Say where to: offpeak files down FOLDER ./result")
-        take(session, str(folder), place, overwrite=overwrite)
+        take(session, folder, place, overwrite=overwrite)
     else:
         raise NotUnderstood("Name a folder, or a lease by --lease: one of the two.")
+
+
+def is_id(text: str) -> bool:
+    """Tell if a text is an id, and not a path."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def of_lease(session: Session, lease_id: UUID, to: Path, *, overwrite: bool = False) -> None:
