@@ -25,7 +25,7 @@ def close_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime
         when they say so.
     Raises: LeaseUnknown, LeaseOver.
     """
-    return _decide(store, lease_id, lambda lease: lease.close(now=now), by)
+    return decide_on(store, lease_id, lambda lease: lease.close(now=now), by)
 
 
 def release_idle_lease(
@@ -35,7 +35,7 @@ def release_idle_lease(
 
     What is left of it is not charged. Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store, lease_id, lambda lease: lease.abandon(now=now, reason=close_reasons.IDLE), by
     )
 
@@ -56,7 +56,7 @@ def reclaim_lease(
     Raises: LeaseUnknown, LeaseOver, NotTheOwner, NoticeTooShort, ReclaimUnderWay,
         LeaseEndsSooner.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: reclaim(lease, owner_id=owner_id, now=now, notice=notice),
@@ -71,7 +71,9 @@ def take_lease_at_once(
 
     Raises: LeaseUnknown.
     """
-    return _decide(store, lease_id, lambda lease: take_at_once(lease, host_id=host_id, now=now), by)
+    return decide_on(
+        store, lease_id, lambda lease: take_at_once(lease, host_id=host_id, now=now), by
+    )
 
 
 def sell_rest(
@@ -88,7 +90,7 @@ def sell_rest(
 
     Raises: LeaseUnknown, and the refusals of `resale.list_rest`.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: list_rest(
@@ -105,7 +107,7 @@ def keep_rest_of_lease(
 
     Raises: LeaseUnknown, NothingOnSale.
     """
-    return _decide(store, lease_id, lambda lease: keep_rest(lease, now=now), by)
+    return decide_on(store, lease_id, lambda lease: keep_rest(lease, now=now), by)
 
 
 def take_rest_first(
@@ -115,7 +117,9 @@ def take_rest_first(
 
     Raises: LeaseUnknown, NotTheOwner, NothingOnSale, FirstRefusalOver.
     """
-    return _decide(store, lease_id, lambda lease: take_first(lease, owner_id=owner_id, now=now), by)
+    return decide_on(
+        store, lease_id, lambda lease: take_first(lease, owner_id=owner_id, now=now), by
+    )
 
 
 def request_extension(
@@ -140,7 +144,9 @@ def request_extension(
             by=by.step("hold"),
             now=now,
         )
-    return _decide(store, lease_id, lambda lease: lease.ask_extension(ends_at=ends_at, now=now), by)
+    return decide_on(
+        store, lease_id, lambda lease: lease.ask_extension(ends_at=ends_at, now=now), by
+    )
 
 
 def hold_what_remains(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> None:
@@ -174,7 +180,7 @@ def refuse_extension(
 
     Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: lease.refuse_extension(ends_at=ends_at, reason=reason, now=now),
@@ -186,7 +192,7 @@ def extend_lease(
     store: EventStore, *, lease_id: LeaseId, ends_at: datetime, by: Meta, now: datetime
 ) -> Position:
     """Take up an extension that the engine granted."""
-    return _decide(store, lease_id, lambda lease: lease.extend(ends_at=ends_at, now=now), by)
+    return decide_on(store, lease_id, lambda lease: lease.extend(ends_at=ends_at, now=now), by)
 
 
 def files_awaited(
@@ -196,7 +202,9 @@ def files_awaited(
 
     Raises: LeaseUnknown.
     """
-    return _decide(store, lease_id, lambda lease: lease.files_awaited(host_id=host_id, now=now), by)
+    return decide_on(
+        store, lease_id, lambda lease: lease.files_awaited(host_id=host_id, now=now), by
+    )
 
 
 def lease_started(
@@ -218,7 +226,7 @@ def lease_started(
     def decide(lease: Lease) -> Sequence[LeaseEvent]:
         return lease.work_started(host_id=host_id, now=now, commit=commit, left_out=left_out)
 
-    return _decide(store, lease_id, decide, by)
+    return decide_on(store, lease_id, decide, by)
 
 
 def save_work(
@@ -235,7 +243,7 @@ def save_work(
     host_id: whose agent reports it; None: the consumer says so.
     Raises: LeaseUnknown; where the consumer says so, LeaseOver, CheckpointOutOfLease.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: save(lease, host_id=host_id, safe_at=safe_at, now=now),
@@ -259,7 +267,7 @@ def outputs_failed(
     volume: of which volume it is the next version; empty: it is of the outputs.
     Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: outputs.outputs_failed(
@@ -286,7 +294,7 @@ def lease_stopped(
     than its share has.
     Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: lease.work_stopped(
@@ -317,7 +325,7 @@ def lease_failed(
 
     Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: lease.work_stopped(
@@ -345,7 +353,7 @@ def advance_lease(
 
     Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: lease.tick(now=now, start_grace=start_grace, uptime=uptime),
@@ -353,12 +361,17 @@ def advance_lease(
     )
 
 
-def _decide(
+def decide_on(
     store: EventStore,
     lease_id: LeaseId,
     rule: Callable[[Lease], Sequence[LeaseEvent]],
     by: Meta,
 ) -> Position:
+    """Record what a rule decides of a lease.
+
+    Raises: LeaseUnknown, and what the rule raises.
+    """
+
     def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
         if lease is None:
             raise LeaseUnknown(lease_id=lease_id)

@@ -5,13 +5,14 @@ Free of Django.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from ledger.domain.ids import HostId, LeaseId
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from listings.domain.hosts import Host
 from listings.domain.sandboxes import AgentSays
+from marketplace.commands.leases import decide_on
 from marketplace.domain.bids.abilities import Lacked
 from marketplace.domain.bids.bid import Bid
 from marketplace.domain.facts import close_reasons
@@ -34,7 +35,7 @@ def end_for_silence(
 
     Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: lose_host(lease, host_id=host_id, heard_at=heard_at, now=now),
@@ -60,7 +61,7 @@ def end_for_hardware(
 
     Raises: LeaseUnknown.
     """
-    return _decide(
+    return decide_on(
         store,
         lease_id,
         lambda lease: lose_hardware(
@@ -103,17 +104,3 @@ def end_if_falling_short(
 
     record(store, Lease, lease_id, decide, by=by)
     return lacked
-
-
-def _decide(
-    store: EventStore,
-    lease_id: LeaseId,
-    rule: Callable[[Lease], Sequence[LeaseEvent]],
-    by: Meta,
-) -> Position:
-    def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
-        if lease is None:
-            raise LeaseUnknown(lease_id=lease_id)
-        return rule(lease)
-
-    return record(store, Lease, lease_id, decide, by=by)
