@@ -212,7 +212,7 @@ class Tunnels:
                 if told or time.monotonic() - looked >= LOOK_SECONDS:
                     try:
                         await self._look()
-                    except Exception as failure:  # the database is away: asked again next time
+                    except Exception as failure:  # such as an outage: who watches must go on
                         log.warning("tunnels.not_looked", error=str(failure).strip())
                     looked = time.monotonic()
 
