@@ -24,6 +24,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
+from ledger.collecting import uncollected
 from ledger.domain.ids import BidId, named
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import (
@@ -136,13 +137,7 @@ class Engine:
             self._book, self._called_at = self._started(self._fold()), now
         book, made = self._book, 0
         waiting, self._waiting = self._waiting, []
-        made += self._go_through(book, waiting)
-        while True:
-            page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
-            made += self._go_through(book, page.events)
-            self._position = page.next_position
-            if page.caught_up:
-                break
+        made += self._go_through(book, waiting) + self._read_on(book)
         made += self._rounds(book)
         if self._undecided >= UNDECIDED_MAX and not self._decided:
             self._decided.append(
@@ -169,6 +164,16 @@ class Engine:
         self._round_at = folding.book.round_at or EPOCH
         self.folded = folding.began, folding.read
         return folding.book
+
+    def _read_on(self, book: Book) -> int:
+        """Go through what came since it was looked last; return how much was appended."""
+        made = 0
+        while True:
+            page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
+            made += self._go_through(book, page.events)
+            self._position = page.next_position
+            if page.caught_up:
+                return made
 
     def _go_through(self, book: Book, facts: Iterable[Recorded]) -> int:
         """Take in facts one by one, decide on each; return how much was appended."""
@@ -213,8 +218,7 @@ class Engine:
         """Clear a round if it is time, or take in one that is back; return what was appended."""
         made, beside = 0, self._beside
         if beside is not None and beside.is_back:
-            made += self._append()  # what came at once does not wait for it to be looked at
-            self._keep(book, beside.events(book))
+            made += self._take_in(book, beside)
         if beside is not None and beside.out_since is not None:
             return made
         if self._now - self._round_at < self._round_every and not self._is_called(book):
@@ -227,6 +231,16 @@ class Engine:
         round_id, rules = uuid4(), self._rules
         beside.begin(book, self._version, now=self._millis, round_id=round_id, rules=rules)
         return made
+
+    def _take_in(self, book: Book, beside: RoundBeside) -> int:
+        """Take in a round that is back; return how much was appended."""
+        made = self._append()  # what came at once does not wait for it to be read,
+        with uncollected():  # thousands of grants stay
+            told = beside.told()
+            made += self._read_on(book) + self._append()  # nor for it to be asked again
+            if told is not None:
+                self._keep(book, beside.events(book, told))
+            return made + self._append()
 
     def _clear_round(self, book: Book) -> None:
         round_id = self._next_id("round")

@@ -120,19 +120,28 @@ class RoundBeside:
 
     @property
     def is_back(self) -> bool:
-        """Tell if a round is over: `events` asks what it came to."""
+        """Tell if a round is over: `told` reads what it came to."""
         return self._round is not None and self._round.out.is_over
 
-    def events(self, book: Book) -> Sequence[MarketEvent]:
-        """Return what holds of the round that is back; nothing where it is lost, or unsound."""
+    def told(self) -> Told | None:
+        """Return what the round that is back came to; None: it is lost.
+
+        That takes a while where it grants thousands, and asks nothing of the book.
+        """
+        assert self._round is not None
+        try:
+            told = codec.decode_as(Told, self._round.out.result())
+        except Lost as lost:
+            self._round = None
+            self._is_lost(lost)
+            return None
+        self._write_down(told)
+        return told
+
+    def events(self, book: Book, told: Told) -> Sequence[MarketEvent]:
+        """Return what holds of what the round came to; nothing where that is unsound."""
         assert self._round is not None
         this, self._round = self._round, None
-        try:
-            told = codec.decode_as(Told, this.out.result())
-        except Lost as lost:
-            self._is_lost(lost)
-            return []
-        self._write_down(told)
         overtaken: list[Fault] = []
         try:
             if told.unsound:
