@@ -140,7 +140,18 @@ def charge_window(
         now=now,
         item=item_of(store, terms),
         correction=correction,
+        energy_mj=energy_of(closed.gpus),
     )
+
+
+def energy_of(gpus: Sequence[GpuUse]) -> int | None:
+    """Return what the cards took for a use, in millijoules; None as soon as a part is unknown."""
+    total = 0
+    for gpu in gpus:
+        if gpu.energy_mj is None:
+            return None
+        total += gpu.energy_mj
+    return total
 
 
 def weights_of(terms: LeaseScheduled, gpus: Sequence[GpuUse]) -> dict[TenantId, int] | None:

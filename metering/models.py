@@ -34,6 +34,7 @@ class Interval(models.Model):
     cpu_ms = models.BigIntegerField(null=True)
     io_bytes = models.BigIntegerField(null=True)
     net_bytes = models.BigIntegerField(null=True)
+    energy_mj = models.BigIntegerField(null=True)
     late_ms = models.BigIntegerField()
     received_at = models.DateTimeField()
 
@@ -266,10 +267,11 @@ class UsageRow(models.Model):
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
     gpus = models.JSONField()
-    """[{gpu_uuid, host_id, granted_ms, occupied_ms, busy_ms, gap_ms}]"""
+    """[{gpu_uuid, host_id, granted_ms, occupied_ms, busy_ms, gap_ms, energy_mj}]"""
     granted_ms = models.BigIntegerField()
     occupied_ms = models.BigIntegerField(null=True)
     busy_ms = models.BigIntegerField(null=True)
+    energy_mj = models.BigIntegerField(null=True)
     gap_ms = models.BigIntegerField()
     is_captured = models.BooleanField()
     """Whether the ledger has charged the window."""
@@ -320,6 +322,7 @@ class CorrectionRow(models.Model):
     granted_ms = models.BigIntegerField()
     occupied_ms = models.BigIntegerField(null=True)
     busy_ms = models.BigIntegerField(null=True)
+    energy_mj = models.BigIntegerField(null=True)
     gap_ms = models.BigIntegerField()
     is_captured = models.BooleanField()
     at = models.DateTimeField()

@@ -157,6 +157,7 @@ def _add_usage(closed: UsageWindowClosed, rows: Rows) -> None:
             granted_ms=sum(gpu.granted_ms for gpu in mine),
             occupied_ms=_sum_known(gpu.occupied_ms for gpu in mine),
             busy_ms=_sum_known(gpu.busy_ms for gpu in mine),
+            energy_mj=_sum_known(gpu.energy_mj for gpu in mine),
             gap_ms=sum(gpu.gap_ms for gpu in mine),
             # Nothing is charged for a window without use, so nothing is left to charge.
             is_captured=not any(gpu.granted_ms for gpu in closed.gpus),
@@ -184,6 +185,7 @@ def _add_correction(corrected: UsageCorrected, rows: Rows) -> None:
                 granted_ms=sum(gpu.granted_ms for gpu in mine),
                 occupied_ms=_sum_known(gpu.occupied_ms for gpu in mine),
                 busy_ms=_sum_known(gpu.busy_ms for gpu in mine),
+                energy_mj=_sum_known(gpu.energy_mj for gpu in mine),
                 gap_ms=sum(gpu.gap_ms for gpu in mine),
                 is_captured=not charged,
                 at=corrected.at,
@@ -297,6 +299,7 @@ def _as_json(gpu: GpuUse) -> dict[str, Any]:
         "occupied_ms": gpu.occupied_ms,
         "busy_ms": gpu.busy_ms,
         "gap_ms": gpu.gap_ms,
+        "energy_mj": gpu.energy_mj,
     }
 
 

@@ -20,6 +20,7 @@ from config.site.parts.figures import (
     aligned_text,
     amount_text,
     duration_text,
+    energy_text,
     gpu_hours_text,
     local,
     percent_ppm,
@@ -73,6 +74,12 @@ def _amount(value: Any, currency: str) -> tuple[int, str]:
 def gpu_hours(gpu_ms: int) -> str:
     """GPU-milliseconds as GPU-hours with two decimals, without the unit."""
     return gpu_hours_text(gpu_ms)
+
+
+@register.filter
+def energy(millijoules: int) -> str:
+    """Energy with its unit: 340 Wh, 1.27 kWh."""
+    return energy_text(millijoules)
 
 
 @register.filter

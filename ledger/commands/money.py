@@ -279,6 +279,7 @@ def capture_usage(
     now: datetime,
     item: UsageItem = NOT_DESCRIBED,
     correction: int = 0,
+    energy_mj: int | None = None,
 ) -> Position:
     """Charge one metered usage window of a lease to its hold, once per lease and window.
 
@@ -286,7 +287,8 @@ def capture_usage(
     order. owner_millis: each owner once; they add up to `gpu_millis`. weights: how
     the earnings are divided among them; None: by GPU-time. A window without use is
     not recorded. item: what was used, for statements and exports. correction: the number of the
-    lease's correction by which more use of the window was proved; once for each number.
+    lease's correction by which more use of the window was proved; once for each number. energy_mj:
+    what the cards took for it; noted, and not charged.
 
     Returns: the store position at which it is charged.
     Raises: AccountUnknown, HoldUnknown, UsageUnreadable, CurrencyMismatch,
@@ -307,6 +309,7 @@ def capture_usage(
         cost_centre=cost_centre,
         item=item,
         correction=correction,
+        energy_mj=energy_mj,
     )
 
     def decide(account: Account) -> Sequence[Event]:

@@ -320,6 +320,7 @@ class Account:
             hold_id=usage.hold_id,
             entry_id=journal.usage_entry(usage.lease_id, usage.window, usage.correction),
             correction=usage.correction,
+            energy_mj=usage.energy_mj,
             lease_id=usage.lease_id,
             window=usage.window,
             gpu_millis=usage.gpu_millis,

@@ -265,7 +265,7 @@ class HoldResized(Event, name="ledger.hold-resized"):
     at: datetime
 
 
-class UsageCaptured(Event, name="ledger.usage-captured", version=3, grown_from=1):
+class UsageCaptured(Event, name="ledger.usage-captured", version=4, grown_from=1):
     """A metered usage window was charged to a hold. The postings sum to zero.
 
     window: the span of use that is rated. gpu_millis: granted GPU-time in it, `owners`' in all.
@@ -273,6 +273,8 @@ class UsageCaptured(Event, name="ledger.usage-captured", version=3, grown_from=1
     among the postings. fee: the platform's part of `charged`; `fee_ppm` of all that was charged
     to the hold so far, less what was taken before. correction: its number among the corrections of
     the lease, where the window was charged before and more use of it was proved; 0: it is none.
+    energy_mj: what the cards took for it, in millijoules, as information: it costs nothing; None:
+    not known.
     """
 
     account_id: AccountId
@@ -291,6 +293,7 @@ class UsageCaptured(Event, name="ledger.usage-captured", version=3, grown_from=1
     postings: tuple[Posting, ...]
     at: datetime
     correction: int = 0
+    energy_mj: int | None = None
 
 
 class CompensationPaid(Event, name="ledger.compensation-paid"):

@@ -15,6 +15,7 @@ from ledger.domain.span import Window
 
 FEE_PPM_MAX = 1_000_000
 GPU_MILLIS_MAX = 10**15
+ENERGY_MJ_MAX = 10**18
 """Of one usage window: a hundred thousand GPUs for a hundred days."""
 WEIGHT_MAX = 2**62
 
@@ -92,7 +93,7 @@ def _weighed(owners: Sequence[OwnerUse]) -> bool:
 class Usage:
     """What is to be charged: a metered window of a lease and the terms of the lease.
 
-    correction: as in UsageCaptured.
+    correction, energy_mj: as in UsageCaptured.
     """
 
     hold_id: HoldId
@@ -105,6 +106,7 @@ class Usage:
     cost_centre: str
     item: UsageItem
     correction: int = 0
+    energy_mj: int | None = None
 
     @property
     def terms(self) -> tuple[LeaseId, Rate, int]:
@@ -129,6 +131,7 @@ class Usage:
             and 0 <= list_price.nanos_per_gpu_hour <= NANOS_MAX
             and list_price.currency == self.price.currency
             and all(millis >= 0 for millis in by_owner)
+            and 0 <= (self.energy_mj or 0) <= ENERGY_MJ_MAX
             and _weighed(self.owners)
             and sum(by_owner) == self.gpu_millis
             and len({use.owner_id for use in self.owners}) == len(self.owners)

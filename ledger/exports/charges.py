@@ -30,7 +30,7 @@ credit: compensation."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What a usage charge is for."""
+    """What a usage charge is for. energy_mj: what the cards took for it; None: not known."""
 
     lease_id: UUID
     starts_at: datetime
@@ -43,6 +43,7 @@ class Use:
     region: str
     service_class: str
     provider: str
+    energy_mj: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,7 @@ def _usage(payers: _Payers, period: Period, position: Position) -> Iterator[Char
             region=row.region,
             service_class=row.service_class,
             provider=row.provider,
+            energy_mj=row.energy_mj,
         )
         yield payers.charge(
             row.account_id,

@@ -1,6 +1,6 @@
 """Charges as FOCUS 1.2 rows: the FinOps Open Cost and Usage Specification, as CSV.
 
-49 columns of the specification and five of ours, which begin with x_ and come last. Costs are
+49 columns of the specification and six of ours, which begin with x_ and come last. Costs are
 written to the nano-unit, quantities to 18 places: a charge is rated in whole nano-units, so unit
 price times quantity gives the cost back to within the nano-unit that the specification's rules
 allow. What is not known is left empty, which means null.
@@ -131,6 +131,7 @@ def _usage(charge: Charge, use: Use) -> dict[str, str]:
         "Tags": _json({"cost_center": use.cost_centre}),
         "x_CostCenter": use.cost_centre,
         "x_GpuMilliseconds": str(use.gpu_millis),
+        "x_EnergyMillijoules": "" if use.energy_mj is None else str(use.energy_mj),
         "x_ServiceClass": use.service_class,
     }
 

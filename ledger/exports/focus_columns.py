@@ -1,4 +1,4 @@
-"""The columns of a FOCUS 1.2 export in the order of the file: 49 of the standard, 5 of ours."""
+"""The columns of a FOCUS 1.2 export in the order of the file: 49 of the standard, 6 of ours."""
 
 from __future__ import annotations
 
@@ -57,4 +57,5 @@ COLUMNS: tuple[str, ...] = (
     "x_CostCenter",
     "x_JournalEntryId",
     "x_GpuMilliseconds",
+    "x_EnergyMillijoules",
 )

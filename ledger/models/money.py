@@ -194,6 +194,7 @@ class UsageChargeRow(models.Model):
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
     gpu_millis = models.BigIntegerField()
+    energy_mj = models.BigIntegerField(null=True)
     price_nanos = models.BigIntegerField()
     list_price_nanos = models.BigIntegerField()
     fee_ppm = models.IntegerField()

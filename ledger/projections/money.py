@@ -208,6 +208,7 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
         starts_at=captured.window.starts_at,
         ends_at=captured.window.ends_at,
         gpu_millis=captured.gpu_millis,
+        energy_mj=captured.energy_mj,
         price_nanos=captured.price.nanos_per_gpu_hour,
         list_price_nanos=(captured.item.list_price or captured.price).nanos_per_gpu_hour,
         fee_ppm=captured.fee_ppm,

@@ -8,6 +8,7 @@ from typing import Any
 
 PLACES = Decimal("0.0001")
 MILLIS_PER_HOUR = 3_600_000
+MILLIJOULES_PER_KWH = 3_600_000_000
 
 Entry = Mapping[str, Any]
 
@@ -47,6 +48,13 @@ def gpu_hours(value: Any, entry: Entry) -> str:
     if not isinstance(value, int) or isinstance(value, bool):
         return "-"
     return f"{Decimal(value) / MILLIS_PER_HOUR:.4f}".rstrip("0").rstrip(".")
+
+
+def kilowatt_hours(value: Any, entry: Entry) -> str:
+    """Return millijoules as kilowatt-hours."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return "-"
+    return f"{Decimal(value) / MILLIJOULES_PER_KWH:.4f}".rstrip("0").rstrip(".")
 
 
 def gpu_hours_of_seconds(value: Any, entry: Entry) -> str:

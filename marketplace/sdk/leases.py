@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from .fetching import told
-from .forms import gpu_hours, money
+from .forms import gpu_hours, kilowatt_hours, money
 from .idle import idle, sentence
 from .printing import shown
 from .session import Yes, confirm, session_of
@@ -64,6 +64,7 @@ USAGE = (
     ("granted_ms", "granted, GPU-hours", gpu_hours),
     ("occupied_ms", "occupied, GPU-hours", gpu_hours),
     ("busy_ms", "busy, GPU-hours", gpu_hours),
+    ("energy_mj", "energy, kWh", kilowatt_hours),
     ("gap_ms", "unproven, GPU-hours", gpu_hours),
     ("cost", "cost so far", money),
     ("charged", "charged", money),

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from .strict import Between, Length, Message, WireError, dump, parse
+from .wire_of_hosts import Enforced
 from .wire_of_tokens import TOKENS_FINAL
 from .wire_of_work import (
     BATCH_MAX,
@@ -207,14 +208,6 @@ class Gpu(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Enforced(Message):
-    """One thing that is kept from leased work, and by what; empty where nothing keeps it."""
-
-    what: Word
-    by: Annotated[str, Length(0, 200)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Registration(Message):
     """PUT /api/v1/agent/host: what this host has. Sent at start and when it changed.
 
@@ -393,6 +386,7 @@ class Interval(Message):
         which is not 0.
     cpu_ms, io_bytes, net_bytes: processor time, bytes to and from disks, and over the network that
         is its own, of all the lease's work on the host, the same for each of its GPUs.
+    energy_mj: the lease's part of the energy that its card took, in millijoules.
     """
 
     seq: Sequence
@@ -407,6 +401,7 @@ class Interval(Message):
     cpu_ms: Amount | None = None
     io_bytes: Amount | None = None
     net_bytes: Amount | None = None
+    energy_mj: Amount | None = None
 
     def __post_init__(self) -> None:
         if self.end_ms <= self.start_ms:

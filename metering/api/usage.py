@@ -23,13 +23,17 @@ HEAT_DAYS = 14
 
 
 class GpuUseShape(serializers.Serializer[Any]):
-    """What one GPU did in a usage window, in milliseconds; null is unknown, which is not 0."""
+    """What one GPU did in a usage window; null is unknown, which is not 0.
+
+    energy_mj: its lease's part of what the card took, in millijoules; it is not charged.
+    """
 
     gpu_uuid = serializers.CharField()
     host_id = serializers.UUIDField()
     granted_ms = serializers.IntegerField()
     occupied_ms = serializers.IntegerField(allow_null=True)
     busy_ms = serializers.IntegerField(allow_null=True)
+    energy_mj = serializers.IntegerField(allow_null=True, default=None)
     gap_ms = serializers.IntegerField()
 
 
@@ -41,6 +45,7 @@ class UsageWindowShape(serializers.Serializer[Any]):
     granted_ms = serializers.IntegerField()
     occupied_ms = serializers.IntegerField(allow_null=True)
     busy_ms = serializers.IntegerField(allow_null=True)
+    energy_mj = serializers.IntegerField(allow_null=True)
     gap_ms = serializers.IntegerField()
     is_captured = serializers.BooleanField()
     gpus = GpuUseShape(many=True)
@@ -55,6 +60,7 @@ class UseSoFarShape(serializers.Serializer[Any]):
     live_ms = serializers.IntegerField()
     occupied_ms = serializers.IntegerField(allow_null=True)
     busy_ms = serializers.IntegerField(allow_null=True)
+    energy_mj = serializers.IntegerField(allow_null=True)
     gap_ms = serializers.IntegerField()
     rated_through = MomentField()
     cost = AmountField(source="cost.nanos")
@@ -83,6 +89,7 @@ class CorrectionShape(serializers.Serializer[Any]):
     granted_ms = serializers.IntegerField()
     occupied_ms = serializers.IntegerField(allow_null=True)
     busy_ms = serializers.IntegerField(allow_null=True)
+    energy_mj = serializers.IntegerField(allow_null=True)
     reason = serializers.CharField()
     reason_text = serializers.SerializerMethodField()
     is_captured = serializers.BooleanField()

@@ -71,12 +71,16 @@ def _cut(start_ms: int, end_ms: int, window_ms: int) -> list[Span]:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is on record of one GPU in one span; occupied_ms, busy_ms: None where not known."""
+    """What is on record of one GPU in one span.
+
+    occupied_ms, busy_ms, energy_mj: None where not known.
+    """
 
     granted_ms: int = 0
     occupied_ms: int | None = 0
     busy_ms: int | None = 0
     gap_ms: int = 0
+    energy_mj: int | None = 0
 
     def plus(self, use: GpuUse) -> Known:
         """Return what is on record after one more fact about the span."""
@@ -85,6 +89,7 @@ class Known:
             _plus(self.occupied_ms, use.occupied_ms),
             _plus(self.busy_ms, use.busy_ms),
             self.gap_ms + use.gap_ms,
+            _plus(self.energy_mj, use.energy_mj),
         )
 
 
@@ -108,6 +113,7 @@ def added(now: Sequence[GpuUse], before: dict[tuple[object, str], Known]) -> lis
                 occupied_ms=_less(use.occupied_ms, was.occupied_ms, granted_ms),
                 busy_ms=_less(use.busy_ms, was.busy_ms, granted_ms),
                 gap_ms=use.gap_ms - was.gap_ms,
+                energy_mj=_less(use.energy_mj, was.energy_mj),
             )
         )
     return found
@@ -117,7 +123,8 @@ def _plus(total: int | None, part: int | None) -> int | None:
     return None if total is None or part is None else total + part
 
 
-def _less(total: int | None, part: int | None, granted_ms: int) -> int | None:
+def _less(total: int | None, part: int | None, most: int | None = None) -> int | None:
     if total is None or part is None:
         return None
-    return max(0, min(total - part, granted_ms))
+    grown = max(0, total - part)
+    return grown if most is None else min(grown, most)

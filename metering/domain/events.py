@@ -16,7 +16,8 @@ class GpuUse:
 
     granted: handed to the lease. occupied: a process of the lease on it. busy: kernels running.
     occupied and busy are None where the GPU could not tell: unknown is never zero.
-    gap: part of the window that no sample covers.
+    gap: part of the window that no sample covers. energy_mj: the lease's part of what the card
+    took, in millijoules; information, never charged; None where it is not known.
     """
 
     gpu_uuid: str
@@ -26,6 +27,7 @@ class GpuUse:
     occupied_ms: int | None
     busy_ms: int | None
     gap_ms: int
+    energy_mj: int | None = None
 
 
 class MeterOpened(Event, name="metering.meter-opened"):
@@ -37,7 +39,7 @@ class MeterOpened(Event, name="metering.meter-opened"):
     at: datetime
 
 
-class UsageWindowClosed(Event, name="metering.usage-window-closed"):
+class UsageWindowClosed(Event, name="metering.usage-window-closed", version=2, grown_from=1):
     """All samples of a lease's usage window are in: this is what is rated.
 
     window: clipped at the hour (or the configured length) and at the lease's own span.
@@ -66,7 +68,7 @@ class GpuGap:
     window: Window
 
 
-class UsageCorrected(Event, name="metering.usage-corrected", version=2, grown_from=1):
+class UsageCorrected(Event, name="metering.usage-corrected", version=3, grown_from=1):
     """More use of a span was proved after it was rated: `gpus` is what is added to it.
 
     number: counts up over the lease's corrections. reason: `platform-away`, the market was away

@@ -1,8 +1,8 @@
 """From the intervals that agents sent to what one GPU did for one lease in one usage window.
 
 Granted time is the length of the union of the intervals, so nothing is counted twice however they
-overlap, and neither order nor batching can change it. Occupied and busy time of an interval that
-lies across a border are divided so that the parts sum to the whole.
+overlap, and neither order nor batching can change it. Occupied and busy time and the energy of an
+interval that lies across a border are divided so that the parts sum to the whole.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 Span = tuple[int, int]
 """Half open, in milliseconds since the epoch."""
+WATTS_MAX = 100_000
+"""No card takes more: a figure beyond that is garbage, and as good as none."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sampled:
     """One interval of one GPU and lease as the agent sent it, in milliseconds.
 
-    occupied_ms, busy_ms: None where it could not be measured. late_ms: how much of its beginning
-    lay in a window that was closed when it came; that part does not count.
+    occupied_ms, busy_ms, energy_mj: None where it could not be measured. late_ms: how much of its
+    beginning lay in a window that was closed when it came; that part does not count.
     """
 
     start_ms: int
@@ -27,13 +29,14 @@ class Sampled:
     late_ms: int = 0
     occupied_ms: int | None = None
     busy_ms: int | None = None
+    energy_mj: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """What one GPU did in a window, in milliseconds.
+    """What one GPU did in a window, in milliseconds, and the energy it took, in millijoules.
 
-    occupied_ms, busy_ms: None as soon as a part is unknown, because unknown is never zero.
+    occupied_ms, busy_ms, energy_mj: None as soon as a part is unknown, which is never zero.
     gaps: spans in which the work ran as far as anybody knows, and no interval proves it.
     """
 
@@ -41,6 +44,7 @@ class Rolled:
     occupied_ms: int | None
     busy_ms: int | None
     gaps: tuple[Span, ...] = ()
+    energy_mj: int | None = None
 
     @property
     def gap_ms(self) -> int:
@@ -58,6 +62,7 @@ def roll_up(samples: Iterable[Sampled], *, window: Span, expected: Span | None =
     granted_ms = 0
     occupied_ms: int | None = 0
     busy_ms: int | None = 0
+    energy_mj: int | None = 0
     covered: list[Span] = []
     covered_until = window[0]
     for each in sorted(samples, key=_by_time):
@@ -68,17 +73,25 @@ def roll_up(samples: Iterable[Sampled], *, window: Span, expected: Span | None =
         granted_ms += end_ms - start_ms
         occupied_ms = _plus(occupied_ms, _part(each, each.occupied_ms, start_ms, end_ms))
         busy_ms = _plus(busy_ms, _part(each, each.busy_ms, start_ms, end_ms))
+        energy_mj = _plus(energy_mj, _part(each, _sane(each), start_ms, end_ms))
         covered.append((start_ms, end_ms))
         covered_until = end_ms
-    return Rolled(granted_ms, occupied_ms, busy_ms, _gaps(covered, window, expected))
+    gaps = _gaps(covered, window, expected)
+    return Rolled(granted_ms, occupied_ms, busy_ms, gaps, energy_mj)
 
 
-def _by_time(each: Sampled) -> tuple[int, int, int, int]:
+def _sane(each: Sampled) -> int | None:
+    most_mj = (each.end_ms - each.start_ms) * WATTS_MAX
+    return None if each.energy_mj is None or each.energy_mj > most_mj else each.energy_mj
+
+
+def _by_time(each: Sampled) -> tuple[int, ...]:
     # Of equal intervals the one that knows least counts, so that the order in which the database
     # returns them does not matter.
     occupied_ms = -1 if each.occupied_ms is None else each.occupied_ms
     busy_ms = -1 if each.busy_ms is None else each.busy_ms
-    return each.start_ms, each.end_ms, occupied_ms, busy_ms
+    energy_mj = -1 if each.energy_mj is None else each.energy_mj
+    return each.start_ms, each.end_ms, occupied_ms, busy_ms, energy_mj
 
 
 def _part(each: Sampled, value: int | None, start_ms: int, end_ms: int) -> int | None:

@@ -31,21 +31,22 @@ KIND_LENGTH_MAX = 20
 
 _PUT_INTERVALS = """
 INSERT INTO metering_interval (host_id, boot_id, seq, lease_id, gpu_uuid, start_ms, end_ms,
-    occupied_ms, busy_ms, memory_used_mib, cpu_ms, io_bytes, net_bytes, late_ms, received_at)
+    occupied_ms, busy_ms, memory_used_mib, cpu_ms, io_bytes, net_bytes, energy_mj, late_ms,
+    received_at)
 SELECT %s, %s, sent.seq, sent.lease_id, sent.gpu_uuid, sent.start_ms, sent.end_ms,
     sent.occupied_ms, sent.busy_ms, sent.memory_used_mib,
-    sent.cpu_ms, sent.io_bytes, sent.net_bytes,
+    sent.cpu_ms, sent.io_bytes, sent.net_bytes, sent.energy_mj,
     greatest(0, least(sent.end_ms, coalesce(cut.through_ms, 0)) - sent.start_ms), %s
 FROM unnest(%s::bigint[], %s::uuid[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
-    %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+    %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
     AS sent (seq, lease_id, gpu_uuid, start_ms, end_ms, occupied_ms, busy_ms, memory_used_mib,
-        cpu_ms, io_bytes, net_bytes)
+        cpu_ms, io_bytes, net_bytes, energy_mj)
 LEFT JOIN metering_cutoff cut USING (lease_id)
 ON CONFLICT DO NOTHING
 """
 _KNOWN_INTERVALS = """
 SELECT seq, lease_id, gpu_uuid, start_ms, end_ms, occupied_ms, busy_ms, memory_used_mib,
-    cpu_ms, io_bytes, net_bytes
+    cpu_ms, io_bytes, net_bytes, energy_mj
 FROM metering_interval WHERE host_id = %s AND boot_id = %s AND seq = ANY (%s)
 """
 _PUT_HEALTH = """
@@ -207,6 +208,7 @@ def _interval(each: SentInterval) -> tuple[Any, ...]:
         each.cpu_ms,
         each.io_bytes,
         each.net_bytes,
+        each.energy_mj,
     )
 
 

@@ -26,11 +26,19 @@ def samples_of(lease_id: LeaseId, window: Span, *, late_too: bool = False) -> Sa
     found: Samples = defaultdict(list)
     rows = Interval.objects.filter(
         lease_id=lease_id, end_ms__gt=window[0], start_ms__lt=window[1]
-    ).values_list("host_id", "gpu_uuid", "start_ms", "end_ms", "late_ms", "occupied_ms", "busy_ms")
-    for row in rows.iterator():
-        host_id, gpu_uuid, start_ms, end_ms, late_ms, occupied_ms, busy_ms = row
+    ).values_list(
+        "host_id",
+        "gpu_uuid",
+        "start_ms",
+        "end_ms",
+        "late_ms",
+        "occupied_ms",
+        "busy_ms",
+        "energy_mj",
+    )
+    for host_id, gpu_uuid, start_ms, end_ms, late_ms, *measured in rows.iterator():
         left_out_ms = 0 if late_too else late_ms
-        sampled = Sampled(start_ms, end_ms, left_out_ms, occupied_ms, busy_ms)
+        sampled = Sampled(start_ms, end_ms, left_out_ms, *measured)
         found[host_id, gpu_uuid].append(sampled)
     return found
 
@@ -56,6 +64,7 @@ def uses_of(
                 occupied_ms=rolled.occupied_ms,
                 busy_ms=rolled.busy_ms,
                 gap_ms=rolled.gap_ms,
+                energy_mj=rolled.energy_mj,
             )
         )
     return uses, gaps

@@ -40,7 +40,8 @@ class UseSoFar:
 
     rated_ms: granted GPU-time of closed windows, up to `rated_through`, and what was corrected of
     them since; corrected_ms: that part of it. live_ms: granted since,
-    as far as samples have come. occupied_ms, busy_ms: of both; None as soon as a part is unknown.
+    as far as samples have come. occupied_ms, busy_ms, energy_mj: of both; None as soon as a part is
+    unknown.
     cost: of rated and live time at the lease's price. charged: taken from the hold so far, for
     the whole lease.
     """
@@ -55,6 +56,7 @@ class UseSoFar:
     cost: Money
     charged: Money
     is_final: bool
+    energy_mj: int | None = None
 
     @property
     def granted_ms(self) -> int:
@@ -124,14 +126,9 @@ def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
     Raises: MeterUnknown.
     """
     row = meter(actor, lease_id)
-    rated = [
-        Rolled(each.granted_ms, each.occupied_ms, each.busy_ms, ((0, each.gap_ms),))
-        for each in usage_windows(actor, lease_id)
-    ]
-    corrected = [
-        Rolled(each.granted_ms, each.occupied_ms, each.busy_ms, ((0, each.gap_ms),))
-        for each in corrections(actor, lease_id).exclude(reason__in=NOT_CHARGED)
-    ]
+    rated = [_rolled(each) for each in usage_windows(actor, lease_id)]
+    charged = corrections(actor, lease_id).exclude(reason__in=NOT_CHARGED)
+    corrected = [_rolled(each) for each in charged]
     rated += corrected
     everything = actor.sees_all or actor.tenant_id == row.tenant_id
     hosts = [
@@ -153,7 +150,13 @@ def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
         cost=price.charge(rated_ms + live_ms),
         charged=Money(row.captured_nanos, row.currency),
         is_final=row.state == "closed",
+        energy_mj=_sum_known(each.energy_mj for each in [*rated, *live]),
     )
+
+
+def _rolled(row: UsageRow | CorrectionRow) -> Rolled:
+    gaps = ((0, row.gap_ms),)
+    return Rolled(row.granted_ms, row.occupied_ms, row.busy_ms, gaps, row.energy_mj)
 
 
 def heat(actor: Actor, *, since: datetime, until: datetime) -> QuerySet[HeatRow]:
@@ -226,7 +229,14 @@ def _live(row: MeterRow, hosts: list[str]) -> list[Rolled]:
     ).order_by("end_ms")
     for each in rows[:LIVE_MAX]:
         samples[each.host_id, each.gpu_uuid].append(
-            Sampled(each.start_ms, each.end_ms, each.late_ms, each.occupied_ms, each.busy_ms)
+            Sampled(
+                each.start_ms,
+                each.end_ms,
+                each.late_ms,
+                each.occupied_ms,
+                each.busy_ms,
+                each.energy_mj,
+            )
         )
     until_ms = row.ends_ms if row.over_ms is None else min(row.ends_ms, row.over_ms)
     window = (row.closed_through_ms, max(until_ms, row.closed_through_ms))

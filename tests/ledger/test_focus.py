@@ -68,7 +68,7 @@ def test_the_columns_are_those_of_the_specification_then_ours() -> None:
     known = [name for name in COLUMNS if name in judge.RULES["columns"]]
     ours = list(COLUMNS[len(known) :])
 
-    assert (len(known), len(ours)) == (49, 5)
+    assert (len(known), len(ours)) == (49, 6)
     assert tuple(known + ours) == COLUMNS
     assert all(name.startswith("x_") for name in ours)
 

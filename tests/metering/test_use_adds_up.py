@@ -34,6 +34,7 @@ from tests.conftest import NOON, SOMEBODY
 WHOLE: Span = (0, 10**6)
 LEASE = LeaseId(UUID(int=1))
 HOUR = timedelta(hours=1)
+FIGURES = ("occupied_ms", "busy_ms", "energy_mj")
 
 
 @st.composite
@@ -43,7 +44,7 @@ def intervals(draw: st.DrawFn, *, disjoint: bool = False) -> list[Sampled]:
         start = at + draw(st.integers(0, 50)) if disjoint else draw(st.integers(0, 900))
         length = draw(st.integers(1, 200))
         known = st.one_of(st.none(), st.integers(0, length))
-        found.append(Sampled(start, start + length, occupied_ms=draw(known), busy_ms=draw(known)))
+        found.append(Sampled(start, start + length, 0, *(draw(known) for _ in FIGURES)))
         at = start + length
     return found
 
@@ -82,7 +83,7 @@ def test_windows_sum_to_the_whole_wherever_they_are_cut(
     parts = [roll_up(samples, window=(start, end)) for start, end in pairwise(borders)]
 
     assert sum(part.granted_ms for part in parts) == whole.granted_ms
-    for name in ("occupied_ms", "busy_ms"):
+    for name in FIGURES:
         values = [getattr(part, name) for part in parts]
         if getattr(whole, name) is not None:
             assert sum(values) == getattr(whole, name)

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 NANOS = 1_000_000_000
 MS_PER_HOUR = 3_600_000
+MJ_PER_WH = 3_600_000
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
 COIN_DIGITS = {"JPY": 0}
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -70,6 +71,14 @@ def gpu_hours_text(gpu_ms: int) -> str:
     """GPU-milliseconds as GPU-hours, rounded to hundredths half up."""
     hundredths = (gpu_ms * 100 * 2 + MS_PER_HOUR) // (MS_PER_HOUR * 2)
     return f"{hundredths // 100:,}.{hundredths % 100:02d}"
+
+
+def energy_text(millijoules: int) -> str:
+    """Millijoules as kilowatt-hours from one on, else as whole watt-hours, rounded half up."""
+    if millijoules < MJ_PER_WH * 1_000:
+        return f"{(2 * millijoules + MJ_PER_WH) // (2 * MJ_PER_WH)} Wh"
+    hundredths = (2 * millijoules + 10 * MJ_PER_WH) // (20 * MJ_PER_WH)
+    return f"{hundredths // 100:,}.{hundredths % 100:02d} kWh"
 
 
 def about_gpu_hours_text(gpu_ms: int) -> str:
