@@ -135,6 +135,9 @@ class Env:
     volume_price: str = "0.05"
     """What a GiB in a volume costs for a month of 730 hours, in units of `currency`. A volume has
     the price of when it was created or last extended."""
+    samples_kept_days: int = 62
+    """For how many days what agents measured is kept sample by sample. What was rated, and its sums
+    by hour and day, is kept for good."""
     logs_kept_days: int = 30
     """For how many days the logs of leased work are kept after their end."""
     agent_sample_seconds: int = 5
@@ -262,6 +265,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "throttle_per_minute": (1, 10**9),
     "files_gib_max": (0, 2**20),
     "volumes_gib_max": (0, 2**20),
+    "samples_kept_days": (37, 3_650),
     "logs_kept_days": (1, 3_650),
     "request_bytes_max": (1_024, 2**30),
 }

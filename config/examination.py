@@ -15,7 +15,7 @@ from django.db import DatabaseError, connection
 
 from config.database.private import open_entries
 from config.database.roles import means_against_guard
-from config.operations.health import Finding, compiled_kernels, findings
+from config.operations.health import Finding, compiled_kernels, findings, room_for_samples
 from config.processes import fitness
 from config.processes.starting import TAKEN_MAX
 from config.security.signing_keys import disagreement
@@ -157,6 +157,7 @@ def _installation() -> Iterator[Finding]:
         f"silent: {', '.join(silent)}; look at the agent's log on these hosts" if silent else "",
     )
     yield compiled_kernels()
+    yield room_for_samples()
     yield _reactions()
     yield from _snapshots()
 

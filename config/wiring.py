@@ -26,6 +26,7 @@ import marketplace.projections
 import marketplace.volumes
 import metering.idling
 import metering.loops
+import metering.parts
 import metering.policies
 import metering.projections
 import metering.watching
@@ -185,6 +186,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: marketplace.volumes.see_to_volumes(store, now=now),
         ),
         _work_logs(env),
+        _parting(env),
         Loop(
             "charges",
             60.0,
@@ -276,6 +278,16 @@ def _work_logs(env: Env) -> Loop:
         lambda store, now: marketplace.logs.close_and_forget(
             default_storage(), marketplace.logs.default_logs(), kept=kept, now=now
         ),
+    )
+
+
+def _parting(env: Env) -> Loop:
+    """Return the loop that makes room for the samples of the next days, and lets old ones go."""
+    kept = timedelta(days=env.samples_kept_days)
+    return Loop(
+        "old-samples",
+        600.0,
+        lambda store, now: metering.parts.see_to_parts(now=now, kept=kept),
     )
 
 
@@ -423,6 +435,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "old-blobs",
         "volumes",
         "logs",
+        "old-samples",
     ),
     "overflow": ("bursting", "reaper", "forms"),
     "snapshots": ("snapshots",),

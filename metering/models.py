@@ -1,7 +1,7 @@
 """Tables of use: what agents sent, exactly once, and the read models made of its events.
 
-`Interval`, `HealthEvent`, `WorkReport`, `AgentContact`, `Watermark`, `Cutoff`, `LateUse`,
-`Beat`, `OutageRow`, `IngestAlarm`, `AgentTunnel`, `LeaseDoor`
+`Interval`, `Taken`, `OldPart`, `HealthEvent`, `WorkReport`, `AgentContact`, `Watermark`, `Cutoff`,
+`LateUse`, `Beat`, `OutageRow`, `IngestAlarm`, `AgentTunnel`, `LeaseDoor`
 hold what arrives in volume; `metering.ingest` and the closing loop write them. The rest are read
 models that `projections` alone writes.
 """
@@ -17,6 +17,8 @@ from django.db import models
 class Interval(models.Model):
     """What one GPU did for one lease in [start_ms, end_ms), as an agent sent it. Append-only.
 
+    Its table is divided by `end_ms`, into a part for each day (`metering.parts`); that none comes
+    twice keeps `Taken`.
     late_ms: how much of its beginning lay in a usage window that was closed when it came.
     """
 
@@ -43,6 +45,35 @@ class Interval(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gpu_uuid} [{self.start_ms}, {self.end_ms})"
+
+
+class Taken(models.Model):
+    """Which numbers of samples were taken of one run of an agent.
+
+    spans: from, to, from, to, …; `metering.domain.numbers` reads and extends them. Its row is
+    locked while samples of that run are put in, so that no number is taken twice.
+    """
+
+    pk = models.CompositePrimaryKey("host_id", "boot_id")
+    host_id = models.UUIDField()
+    boot_id = models.UUIDField()
+    spans = ArrayField(models.BigIntegerField())
+
+    def __str__(self) -> str:
+        return f"{self.host_id} {self.boot_id} {self.spans}"
+
+
+class OldPart(models.Model):
+    """A part of the table of intervals that is to be dropped, and since when it is due.
+
+    It is dropped a day later: a clock that was wrong for a moment drops nothing.
+    """
+
+    name = models.CharField(max_length=63, primary_key=True)
+    since = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} since {self.since}"
 
 
 class HealthEvent(models.Model):

@@ -25,6 +25,7 @@ from ledger.eventstore.port import StoreError
 from ledger.following import lag
 from ledger.outages import outage_of
 from marketplace.beside import LOST
+from metering import parts
 from metering.queries.progress import lagging_meters, uncharged_windows
 
 LAG_SECONDS_MAX = 60.0
@@ -143,6 +144,7 @@ def warnings() -> Iterator[Finding]:
     left = uncharged_windows(now=now, older_than=UNCHARGED_AFTER)
     told = f"{left} usage windows are not charged: the log of `run charges` says why"
     yield Finding("use is charged", not left, told if left else "", told if left else "")
+    yield room_for_samples()
     given_up = parking.set_aside().count()
     told = f"{given_up} events are set aside: `manage.py parked` says why"
     told = told if given_up else ""
@@ -151,6 +153,14 @@ def warnings() -> Iterator[Finding]:
     rows = LoopRun.objects.filter(rounds__startswith=LOST).order_by("name")
     told = "; ".join(f"{row.name}: {row.rounds}" for row in rows)
     yield Finding("rounds come back", not told, told, told)
+
+
+def room_for_samples() -> Finding:
+    """Look if the samples of today and the next days have a part of their table."""
+    lacking = [f"{day:%Y-%m-%d}" for day in parts.days_without_part(now=datetime.now(UTC))]
+    told = f"none for {', '.join(lacking)}: the log of `run old-samples` says why"
+    told = told if lacking else ""
+    return Finding("room for samples", not lacking, told, told)
 
 
 def compiled_kernels() -> Finding:

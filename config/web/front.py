@@ -1,10 +1,11 @@
-"""The front of the web process: bids go a short way, everything else through Django's handlers.
+"""The front of the web process: bids and samples go a short way, everything else through Django.
 
-A bid placed by `POST /api/v1/bids` with a token is the request that comes most often and that
-somebody waits for. Django, sessions and a thread of its own cost it ten times what the bid itself
-does, so it is read here and placed together with those that come at the same moment
-(`marketplace/api/many_bids.py`). Whatever is unusual about a request (a cookie, a key used before,
-a body that is not right, a token that does not work) goes the ordinary way, which answers it.
+A bid placed by `POST /api/v1/bids` with a token is the request that somebody waits for, and samples
+of agents are those that come most often. Django, sessions and a thread of its own cost them ten
+times what they do themselves, so they are read here and handled together with those that come at
+the same moment (`marketplace/api/many_bids.py`, `metering/api/many_samples.py`). Whatever
+is unusual about a request (a cookie, a key used before, a body that is not right, a token that does
+not work) goes the ordinary way, which answers it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from django.http.request import split_domain_port, validate_host
 
 from config.web.connections import abort_of
 from config.web.csp import HEADER, NOT_KEPT, PERMISSIONS, VARIES, policy_of
+from ledger.rest.asked import Answer, Asked
 from ledger.rest.endpoint import request_id_of
 from ledger.rest.gathering import Gathering
 from ledger.rest.problems import answer_problem
 from ledger.rest.rendering import PlainJson
-from marketplace.api.many_bids import Answer, Asked, place_together
+from marketplace.api.many_bids import place_together
+from metering.agent import wire
+from metering.api.many_samples import take_all
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -30,6 +34,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 PATH = "/api/v1/bids"
+PATHS = frozenset({PATH, wire.SAMPLES_PATH})
 PLAIN = frozenset(
     b"host user-agent accept accept-encoding accept-language connection keep-alive content-type"
     b" content-length transfer-encoding authorization x-request-id x-forwarded-proto"
@@ -43,7 +48,10 @@ class Front:
 
     def __init__(self, ordinary: App) -> None:
         self._ordinary = ordinary
-        self._bids = Gathering[Asked, Answer | None](place_together, name="bids")
+        self._ways = {
+            PATH: Gathering[Asked, Answer | None](place_together, name="bids"),
+            wire.SAMPLES_PATH: Gathering[Asked, Answer | None](take_all, name="samples"),
+        }
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -76,9 +84,11 @@ class Front:
         named = None if key is None else key.decode("latin-1")
         try:
             asked = Asked(token, body, path, request_id, named)
-            return await self._bids.ask(asked, by=abort_of(scope))  # the same for a connection
+            return await self._ways[path].ask(
+                asked, by=abort_of(scope)
+            )  # the same for a connection
         except Exception as failure:
-            # It may have been placed: so it is not asked for again, as the ordinary way would.
+            # It may have been done: so it is not asked for again, as the ordinary way would.
             problem = answer_problem(failure, instance=path, request_id=str(request_id))
             about = {**dict(problem.headers), "X-Request-ID": str(request_id)}
             about["Content-Type"] = str(problem.content_type)
@@ -86,8 +96,8 @@ class Front:
 
 
 def _plain(scope: MutableMapping[str, Any]) -> dict[bytes, bytes] | None:
-    """Return the headers of a request that places a bid and asks for nothing special."""
-    if scope["path"] != PATH or scope["method"] != "POST" or scope.get("query_string"):
+    """Return the headers of a request that goes a short way and asks for nothing special."""
+    if scope["path"] not in PATHS or scope["method"] != "POST" or scope.get("query_string"):
         return None
     headers = dict[bytes, bytes](scope["headers"])
     if len(headers) != len(scope["headers"]) or not headers.keys() <= PLAIN:

@@ -28,6 +28,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Meta, Position
 from ledger.rest import idempotency, throttling
+from ledger.rest.asked import Answer, Asked
 from ledger.rest.endpoint import caller_of, checker_of
 from ledger.rest.parsing import StrictJson
 from ledger.rest.problems import answer_problem
@@ -45,29 +46,6 @@ UNITS_MAX = 10_000
 
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that places a bid. token: as sent. path: what its answer names.
-
-    key: its Idempotency-Key, if it has one.
-    """
-
-    token: str
-    body: bytes
-    path: str
-    request_id: UUID
-    key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What is answered: a status, headers, and JSON."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
 
 
 @dataclass(frozen=True, slots=True)

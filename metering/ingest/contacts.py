@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import structlog
@@ -35,7 +35,8 @@ _SEEN = (
     """
 INSERT INTO metering_agentcontact AS known
     (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at, heard_since)
-VALUES (%s, %s, '', '', NULL, NULL, %s, %s)
+SELECT host_id, tenant_id, '', '', NULL, NULL, %s, %s
+FROM unnest(%s::uuid[], %s::uuid[]) AS heard (host_id, tenant_id) ORDER BY host_id
 ON CONFLICT (host_id) DO UPDATE
     SET last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at),
         heard_since = """
@@ -57,8 +58,14 @@ ON CONFLICT (host_id) DO UPDATE SET tenant_id = EXCLUDED.tenant_id,
 
 def note_seen(*, host_id: HostId, tenant_id: TenantId, now: datetime) -> None:
     """Note that a host's agent was heard, on the server's clock."""
+    note_all_seen({host_id: tenant_id}, now=now)
+
+
+def note_all_seen(tenants: Mapping[HostId, TenantId], *, now: datetime) -> None:
+    """Note that the agents of these hosts were heard at the same time."""
+    ids = [list(map(str, tenants)), list(map(str, tenants.values()))]
     with connection.cursor() as cursor:
-        cursor.execute(_SEEN, [host_id, tenant_id, now, now, PAUSE.total_seconds()])
+        cursor.execute(_SEEN, [now, now, *ids, PAUSE.total_seconds()])
 
 
 def register_agent(

@@ -127,5 +127,5 @@ def _copy() -> float:
             with cursor.cursor.copy(f"COPY bench_interval ({names}) FROM STDIN") as copy:
                 for index in range(BATCH):
                     row["seq"] = batch * BATCH + index
-                    copy.write_row([row[name] for name in columns])
+                    copy.write_row([row.get(name) for name in columns])
     return BATCHES * BATCH / (time.perf_counter() - started)

@@ -24,7 +24,8 @@ from ledger.domain.ids import SubscriberId, TenantId
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Meta
 from ledger.following import names_of
-from marketplace.api.many_bids import Asked, place_together
+from ledger.rest.asked import Asked
+from marketplace.api.many_bids import place_together
 from marketplace.domain.decisions.warm_up import rehearse
 from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.policy_events import CohortPlaced, QuotaSet, UnitPlaced

@@ -31,11 +31,11 @@ def test_use_is_stored_without_what_is_not_known_of_it(agent: HostAgent, since: 
     agent.register()
 
     for _ in range(2):
-        answer = agent.send(7, since, since + MINUTE, energy_mj=5)
+        answer = agent.send(7, since, since + MINUTE, heat_mj=5)
         assert (answer.status_code, answer.json()) == (200, {"acknowledged_seq": 7})
 
     assert Interval.objects.count() == 1
-    assert noted() == [("batch[].energy_mj", "")]
+    assert noted() == [("batch[].heat_mj", "")]
     assert IngestAlarm.objects.get().details["agent_version"] == "1.0"
 
 

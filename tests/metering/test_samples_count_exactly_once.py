@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from ledger.domain.ids import LeaseId
 from metering.agent.wire import Health, SampleBatch, WireError
 from metering.ingest import samples as ingest
+from metering.ingest import storing
 from metering.ingest.grants import Grants, LeaseNotHere
 from metering.ingest.reports import ReportConflict
 from metering.ingest.samples import SampleBeforeLease, SampleConflict, SampleTooEarly
@@ -86,7 +87,9 @@ def test_a_restarted_agent_counts_from_one_again_under_a_new_boot_id(world: Worl
     assert len(stored()) == 2
 
 
-@pytest.mark.parametrize("step", ["_PUT_INTERVALS", "_MOVE_WATERMARKS", "_PUT_HEALTH"])
+@pytest.mark.parametrize(
+    "step", ["_TAKEN", "_BEGIN_RUNS", "_SHARE_CUTOFFS", "_MOVE_WATERMARKS", "_PUT_HEALTH", "_TAKE"]
+)
 def test_a_crash_after_any_step_stores_nothing_and_the_resend_everything(
     world: World, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -95,8 +98,8 @@ def test_a_crash_after_any_step_stores_nothing_and_the_resend_everything(
     batch = SampleBatch(boot_id=BOOT, batch=(interval(1, 0, 1),), health=(health(2),))
     with monkeypatch.context() as broken:
         # The statement succeeds, and the process dies before the next one.
-        sql = getattr(ingest, step)
-        broken.setattr(ingest, step, Dying(sql))
+        sql = getattr(storing, step)
+        broken.setattr(storing, step, Dying(sql))
         with pytest.raises(Crashed):
             take(world, batch)
     assert (stored(), HealthEvent.objects.count(), Watermark.objects.count()) == ([], 0, 0)

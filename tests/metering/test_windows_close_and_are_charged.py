@@ -33,6 +33,7 @@ from metering.models import (
     HeatRow,
     Interval,
     MeterRow,
+    Taken,
     UsageRow,
     Watermark,
     WorkReport,
@@ -69,6 +70,7 @@ EVERYTHING: tuple[type[models.Model], ...] = (
     Checkpoint,
     Cutoff,
     Interval,
+    Taken,
     Watermark,
     WorkReport,
 )

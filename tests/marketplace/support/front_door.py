@@ -17,7 +17,8 @@ from config.web.front import PATH, Front
 from ledger.eventstore import default_store
 from ledger.following import names_of
 from ledger.rest import gathering
-from marketplace.api.many_bids import Asked, place_together
+from ledger.rest.asked import Asked
+from marketplace.api.many_bids import place_together
 from marketplace.domain.facts.events import BidPlaced
 from tests.access.world import Party, founded
 
