@@ -4,7 +4,7 @@ PORT ?= 8000
 export OFFPEAK_HOME PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check lint bench simulation soak lock clean
+.PHONY: help up down test check lint bench simulation departures soak lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ bench: .venv/tested ## Print benchmarks with their ratio to a limit of this mach
 
 simulation: .venv/tested ## Replay the traces in OFFPEAK_TRACES; write their page and plots anew
 	$(PYTHON) -m tests.simulation
+
+departures: .venv/tested ## Take hosts away from under work, 200 times and by load; write that page anew
+	$(PYTHON) -m tests.departures
 
 soak: .venv/tested ## Run the slow soaks
 	$(PYTHON) -m pytest -m soak

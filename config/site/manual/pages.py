@@ -66,7 +66,11 @@ SHELVES = (
         "Programs that use the market",
         ("tutorial-developer", "api", "reference", "problems", "events"),
     ),
-    Shelf("Evidence", "Rounds, replays and other rules", ("lab", "simulation")),
+    Shelf(
+        "Evidence",
+        "Rounds, replays, departures and other rules",
+        ("lab", "simulation", "measured-departures"),
+    ),
 )
 OTHERS = Shelf("More", "Chapters of no one reader", ())
 FOUND_MAX = 40

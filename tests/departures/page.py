@@ -1,0 +1,201 @@
+"""The page of the manual that reports departures: text around figures, a table and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.benchmarks.figures import percentile
+from tests.departures.curves import SOON_SECONDS, plots_of
+from tests.departures.figures import Measured, Row, at_least, known, share
+from tests.departures.runs import LOADS, MAIN, RUNS, SHIPPED
+from tests.departures.work import CHECKPOINT_SECONDS, KINDS, Kind
+from tests.simulation.tables import table
+
+DOCS = Path(__file__).parents[2] / "config" / "docs"
+TEXT = Path(__file__).parent / "departures.md.txt"
+PAGE = "measured-departures"
+NAMES: dict[Kind, str] = {
+    "notice": "reclaim with 8 s of notice",
+    "gpu-lost": "a GPU is off the bus, the work dies",
+    "xid": "an XID error, the work hangs",
+    "kill-switch": "kill switch",
+    "power": "power: agent, keepers and work killed at once",
+    "silence": "silence: the agent stopped, its work goes on",
+}
+
+
+def write(figures: Mapping[str, Measured]) -> None:
+    """Write the page and its plots from the figures kept."""
+    (DOCS / f"{PAGE}.md").write_text(text_of(figures))
+    (DOCS / "departures").mkdir(exist_ok=True)
+    for name, drawing in plots_of(figures).items():
+        (DOCS / "departures" / f"{name}.svg").write_text(drawing)
+
+
+def text_of(figures: Mapping[str, Measured]) -> str:
+    """Fill the figures into the text."""
+    main = figures[MAIN]
+    filled = TEXT.read_text()
+    parts = {
+        **_claims(main),
+        "by_kind": _by_kind(main.rows),
+        "by_load": _by_load(figures),
+        "shipped": _shipped(figures.get(SHIPPED)),
+        "load_plot": (
+            "![Work that went on, by load](departures/load.svg)"
+            if "load" in plots_of(figures)
+            else ""
+        ),
+    }
+    for name, value in parts.items():
+        filled = filled.replace("{{" + name + "}}", value)
+    assert "{{" not in filled, "the text asks for a figure that is not there"
+    return filled
+
+
+def requeue_share(rows: Sequence[Row]) -> float:
+    """Return what was lost, as a share of what preempt-and-requeue loses at the same departures."""
+    return sum(row.lost for row in rows) / sum(row.done for row in rows)
+
+
+def _claims(main: Measured) -> dict[str, str]:
+    rows, planned = main.rows, RUNS[MAIN].count
+    noticed = [row.in_time for row in rows if row.kind == "notice"]
+    in_time = [row.in_time for row in rows]
+    promised = [row.spare is not None and row.spare >= 0 for row in rows if _is_promised(row)]
+    spare = known(row.spare for row in rows)
+    words = known(row.after_word for row in rows)
+    told = known(row.after for row in rows if row.after_word is None)
+    done = known(row.done for row in rows)
+    return {
+        "count": f"{len(rows)}",
+        "planned": "" if len(rows) == planned else f" of {planned} that are planned",
+        "audited": _audited(main),
+        "done_p50": f"{percentile(done, 0.5):.0f}",
+        "done_most": f"{done[-1]:.0f}",
+        "resumed": _percent(share(in_time)),
+        "resumed_least": _percent(at_least(in_time)),
+        "noticed": f"{len(noticed)}",
+        "noticed_resumed": _percent(share(noticed)),
+        "noticed_least": _percent(at_least(noticed)),
+        "elsewhere": _percent(share(row.elsewhere for row in rows)),
+        "promised": f"{len(promised)}",
+        "free": _percent(share(promised)),
+        "spare": f"{spare[0]:.1f}" if spare else "-",
+        "twice": f"{sum(row.twice_ms for row in rows)}",
+        "unbilled": f"{sum(row.unbilled_ms for row in rows)}",
+        "charged": _percent(share(row.charged_right for row in rows)),
+        "lost": f"{sum(row.lost for row in rows):,.0f}",
+        "done": f"{sum(row.done for row in rows):,.0f}",
+        "requeue": _percent(requeue_share(rows)),
+        "every": f"{CHECKPOINT_SECONDS}",
+        "gone": f"{RUNS[MAIN].pace.gone_seconds}",
+        "slack": f"{RUNS[MAIN].pace.slack_seconds // 60}",
+        "length": f"{RUNS[MAIN].pace.duration_seconds // 60}",
+        "word_p50": _seconds(words, 0.5),
+        "word_p99": _seconds(words, 0.99),
+        "told_p50": _seconds(told, 0.5),
+        "told_p99": _seconds(told, 0.99),
+        "room": f"{RUNS[f'load-{LOADS[0]}'].room}",
+        "soon": f"{SOON_SECONDS}",
+    }
+
+
+def _audited(main: Measured) -> str:
+    """Say what was found once all was over, and of how many departures not all could be."""
+    if not main.markets:
+        return "What is left open once all is over is looked at when the run is done."
+    over = (
+        f"the market of {main.leases} leases"
+        if main.markets == 1
+        else (f"{main.markets} markets of {main.leases} leases, one after the other,")
+    )
+    held = (
+        f"Once all was over in {over}, no lease or bid was open, nothing was held, no GPU had been "
+        "leased twice at once, the ledger summed to zero, and `manage.py doctor` was content."
+    )
+    if main.wrong:
+        held = f"Once all was over in {over}, this was wrong: {'; '.join(main.wrong)}."
+    trouble = sum(row.trouble for row in main.rows)
+    if trouble:
+        held += f" Of {trouble} departures the bill was not whole within five minutes."
+    return held
+
+
+def _is_promised(row: Row) -> bool:
+    return row.kind in ("notice", "kill-switch")
+
+
+def _by_kind(rows: Sequence[Row]) -> str:
+    lines = []
+    for kind in KINDS:
+        some = [row for row in rows if row.kind == kind]
+        if some:
+            lost, after = known(row.lost for row in some), known(row.after for row in some)
+            lines.append(
+                [
+                    NAMES[kind],
+                    str(len(some)),
+                    _percent(share(row.in_time for row in some)),
+                    f"{sum(row.done for row in some):,.0f} s",
+                    f"{sum(row.lost for row in some):,.0f} s",
+                    " / ".join(_seconds(lost, each) for each in (0.5, 0.9, 1.0)),
+                    " / ".join(_seconds(after, each) for each in (0.5, 0.99)),
+                ]
+            )
+    head = (
+        "departure | count | in time | work done | lost | lost each: p50 / p90 / most, s "
+        "| runs elsewhere: p50 / p99, s"
+    )
+    return table(head, lines)
+
+
+def _by_load(figures: Mapping[str, Measured]) -> str:
+    lines = []
+    for load in LOADS:
+        if (run := figures.get(f"load-{load}")) is None:
+            continue
+        after = known(row.after for row in run.rows)
+        lines.append(
+            [
+                f"{load} %",
+                f"{share_of_room(run.rows):.0f} %",
+                str(len(run.rows)),
+                _percent(share(row.in_time for row in run.rows)),
+                _percent(share((row.after or 1e9) <= SOON_SECONDS for row in run.rows)),
+                _seconds(after, 0.5) if after else "-",
+                _percent(requeue_share(run.rows)),
+            ]
+        )
+    if not lines:
+        return "Not measured yet."
+    head = (
+        "asked for by others | leased when a host left | departures | in time "
+        f"| within {SOON_SECONDS} s | runs elsewhere, p50, s | lost, of preempt-and-requeue"
+    )
+    return table(head, lines)
+
+
+def share_of_room(rows: Sequence[Row]) -> float:
+    """Return how much of the staying host was leased when hosts left, on average, in percent."""
+    return sum(row.room for row in rows) / len(rows)
+
+
+def _shipped(run: Measured | None) -> str:
+    if run is None:
+        return "With half an hour of silence it was not measured yet."
+    words = known(row.after_word for row in run.rows)
+    each = ", ".join(f"{seconds / 60:.1f}" for seconds in words)
+    return (
+        f"With half an hour, as every installation has it at first, {len(run.rows)} hosts fell "
+        f"silent or lost power: their work ran elsewhere {each} minutes after their last word."
+    )
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _seconds(values: Sequence[float], at: float) -> str:
+    return f"{percentile(values, at):.1f}" if values else "-"
