@@ -26,7 +26,7 @@ from ledger.turns import each_alone
 from listings.commands.health import come_back, fall_silent, quarantine_gpu, release_gpu
 from listings.queries import HostHealth, hosts_watched, listed_cards
 from marketplace.commands.losses import end_for_hardware, end_for_silence
-from marketplace.queries.on_hosts import leases_running_on
+from marketplace.queries.on_hosts import leases_running_on, leases_to_resume_off
 from metering.domain.health import (
     ENDS_LEASES,
     HEARD_MIN,
@@ -153,16 +153,27 @@ class Watch:
             log.info("host.returned", host=str(host_id))
             told += 1
         if silence > self._gone_after:
-            told += self._end_leases(store, host_id, contact.last_seen_at, now)
+            told += self._end_leases(store, host_id, contact.last_seen_at, silence, now)
         told += take_back(store, host, by=WATCHER, now=now)
         heard.saying, ended = end_what_falls_short(store, host, heard.saying, by=WATCHER, now=now)
         told += ended
         return told + self._look_at_gpus(store, host, heard, now)
 
     def _end_leases(
-        self, store: EventStore, host_id: HostId, heard_at: datetime, now: datetime
+        self,
+        store: EventStore,
+        host_id: HostId,
+        heard_at: datetime,
+        silence: timedelta,
+        now: datetime,
     ) -> int:
-        ended = [*leases_running_on(host_id)]
+        """End what runs on a host, and what is to begin there within as long as it is silent.
+
+        A host that was silent for so long will hardly be back sooner: what begins before that had
+        better look for another place now. What begins later still waits.
+        """
+        coming = leases_to_resume_off(host_id, until=now + silence)
+        ended = [*leases_running_on(host_id), *coming]
         for lease_id in ended:
             end_for_silence(
                 store, lease_id=lease_id, host_id=host_id, heard_at=heard_at, by=WATCHER, now=now

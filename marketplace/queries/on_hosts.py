@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ledger.domain.ids import LeaseId, TenantId
+from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 
@@ -38,6 +39,19 @@ def leases_to_begin_on(host_id: UUID, *, until: datetime) -> list[LeaseId]:
     rows = LeaseRow.objects.filter(state__in=("scheduled", "starting"), starts_at__lte=until)
     keys = rows.filter(host_ids__contains=[host_id]).order_by("lease_id")
     return [LeaseId(key) for key in keys.values_list("lease_id", flat=True)]
+
+
+def leases_to_resume_off(host_id: UUID, *, until: datetime) -> list[LeaseId]:
+    """Return the leases that are to begin on a host by a moment, and go on elsewhere if cut short.
+
+    Those of bids that say `resume`: of another its consumer may rather wait for the host.
+    """
+    waiting = LeaseRow.objects.filter(state="scheduled", starts_at__lte=until)
+    rows = waiting.filter(host_ids__contains=[host_id]).order_by("lease_id")
+    bids = dict(rows.values_list("lease_id", "bid_id"))
+    resuming = BidRow.objects.filter(bid_id__in=bids.values(), resume=True)
+    wanted = set(resuming.values_list("bid_id", flat=True))
+    return [LeaseId(lease_id) for lease_id, bid_id in bids.items() if bid_id in wanted]
 
 
 def last_leases_of(host_id: UUID, gpu_uuid: str, *, limit: int) -> list[tuple[UUID, UUID]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from .cleaning import Cleaning
-from .clock import Clock
+from .clock import Clock, kernel_boot_id
 from .courier import Courier
 from .files.carrier import Carrier
 from .filler import Filler
@@ -68,7 +68,7 @@ class Acting:
             return
         ends = dict.fromkeys(lease.terms.gpu_uuids, work.started_ms)
         records = [
-            {"t": "open", "lease": str(work.lease_id), "ends": ends},
+            {"t": "open", "lease": str(work.lease_id), "ends": ends, "kernel": kernel_boot_id()},
             report(
                 lease.terms,
                 "started",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from . import VERSION, checkpoints
+from . import VERSION, checkpoints, lost
 from .abilities import abilities_of
 from .acting import Acting
 from .cleaning import Cleaning
@@ -325,7 +325,7 @@ class Agent:
         if by_owner:
             what, detail = "stopped", by_owner
         elif work is None or work.lost:
-            what, detail = "failed", "its work is gone" if work is None else work.detail
+            what, detail = "failed", lost.why(lease, work)
         code = None if work is None else work.exit_code
         records = [
             *self._memory.samples(cuts, self._findings),

@@ -37,7 +37,8 @@ class LeaseState:
 
     ran_until_ms: when its work ended; None: it has not, or there was none. outputs: what became of
     the files it left; empty: not decided yet. volumes: the same of each that it could write to.
-    fetching: that its files are on their way was reported.
+    fetching: that its files are on their way was reported. kernel: the id of the host's boot in
+    which its work began; empty: an agent of before began it.
     """
 
     terms: Terms
@@ -52,6 +53,7 @@ class LeaseState:
     outputs: str = ""
     volumes: dict[str, str] = field(default_factory=dict)
     fetching: bool = False
+    kernel: str = ""
 
 
 @dataclass(slots=True)
@@ -154,7 +156,7 @@ class AgentState:
             return
         match record["t"]:
             case "open":
-                lease.ends = dict(record["ends"])
+                lease.ends, lease.kernel = dict(record["ends"]), record.get("kernel", "")
             case "closed":
                 lease.ends, lease.ended = None, True
                 lease.ran_until_ms = record.get("ran_until_ms")

@@ -57,6 +57,7 @@ HOST = HostId(UUID(int=41))
 OTHER_HOST = HostId(UUID(int=42))
 LEASE = LeaseId(UUID(int=51))
 HOLD = HoldId(UUID(int=52))
+BID = BidId(UUID(int=53))
 BOOT = UUID(int=61)
 FUNDS = account_ids.funds_account(UNIT, "USD")
 PRICE = Rate(1_730_000_001)
@@ -170,14 +171,16 @@ class World:
         minutes: float = 60,
         starts_at: datetime = NOON,
         fee_ppm: int = 50_000,
+        bid_id: BidId = BID,
+        asked: bool = True,
     ) -> None:
-        """A lease from noon on, whose hosts are asked to start at once."""
+        """A lease from noon on, whose hosts are asked to start at once, or not yet."""
         window = Window(starts_at, starts_at + timedelta(minutes=minutes))
         mine = shares or SHARES
         self.tell(
             LeaseScheduled(
                 lease_id=lease_id,
-                bid_id=BidId(UUID(int=53)),
+                bid_id=bid_id,
                 tenant_id=CONSUMER,
                 subscriber_id=UNIT,
                 user_id=None,
@@ -194,7 +197,7 @@ class World:
                 cost_centre="CC-1",
                 at=NOON,
             ),
-            LeaseStarting(lease_id=lease_id, at=starts_at),
+            *([LeaseStarting(lease_id=lease_id, at=starts_at)] if asked else []),
         )
 
     def over(self, at: datetime, *, lease_id: LeaseId = LEASE) -> None:

@@ -75,12 +75,13 @@ def _free(
         if not _usable(entry.listed, bid):
             continue
         listed, uuids = entry.listed, entry.uuids
-        for spans, alike in listed.free_alike(uuids, calendar, since=earliest, until=bid.deadline):
-            enough = _long_enough(spans, bid, earliest)
+        since = bid.earliest_on(listed.terms.host_id, earliest)
+        for spans, alike in listed.free_alike(uuids, calendar, since=since, until=bid.deadline):
+            enough = _long_enough(spans, bid, since)
             if enough and parted:
                 host_id, tenant_id = listed.terms.host_id, bid.terms.tenant_id
                 left = calendar.without_others(spans, host_id, tenant_id)
-                enough = _long_enough(left, bid, earliest)
+                enough = _long_enough(left, bid, since)
             if enough:
                 found.update(alike)
         if len(found) >= bid.gpus:
@@ -118,7 +119,8 @@ def _offered(listed: Listed, bid: OpenBid) -> bool:
 
 
 def _fits_in(listed: Listed, bid: OpenBid, earliest: int) -> bool:
-    return _long_enough(listed.windows(earliest, bid.deadline), bid, earliest)
+    since = bid.earliest_on(listed.terms.host_id, earliest)
+    return _long_enough(listed.windows(since, bid.deadline), bid, since)
 
 
 def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) -> bool:

@@ -36,6 +36,7 @@ from marketplace.domain.facts.values import ExpiryReason as ExpiryReason
 from marketplace.domain.facts.values import GoodTill as GoodTill
 from marketplace.domain.facts.values import GpuRequest as GpuRequest
 from marketplace.domain.facts.values import GrantRefusal as GrantRefusal
+from marketplace.domain.facts.values import KeptOff as KeptOff
 from marketplace.domain.facts.values import Patience as Patience
 from marketplace.domain.facts.values import Placement as Placement
 from marketplace.domain.facts.values import Posed as Posed

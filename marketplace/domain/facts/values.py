@@ -153,12 +153,21 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptOff:
+    """A host on which work failed: what goes on from it does not begin there before `until`."""
+
+    host_id: HostId
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Continues:
     """What a bid goes on from that the market placed itself, on the terms of another.
 
     bid_id: the one before; first_id: the one the chain began with; number: the place in the
     chain, from 2 on. lease_id: the lease before it; None: that bid got none. resumes: it asks
-    for the rest of that lease's time; else for all of it anew.
+    for the rest of that lease's time; else for all of it anew. keeps_off: hosts that may be as
+    good as before in a moment, and are not asked again until then.
     """
 
     first_id: BidId
@@ -166,6 +175,7 @@ class Continues:
     number: int
     lease_id: LeaseId | None
     resumes: bool
+    keeps_off: tuple[KeptOff, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ def is_plain(bid: OpenBid) -> bool:
         and not bid.has_ranges
         and not bid.is_choosy
         and not bid.seeks_soonest
+        and not bid.keeps_off
     )
 
 

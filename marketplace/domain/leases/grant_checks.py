@@ -23,6 +23,7 @@ from marketplace.domain.bids.bid import Bid, shortest
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
     BidFilled,
+    BidPlaced,
     Cut,
     CutWithdrawn,
     GrantRefusal,
@@ -93,9 +94,17 @@ def _takes(bid: Bid, granted: LeaseGranted) -> bool:
         and (wanted.gpus_min or wanted.gpus) <= gpus <= wanted.gpus
         and shortest(wanted) <= window.length <= longest
         and wanted.earliest_start <= window.starts_at
+        and not _kept_off(wanted, granted)
         and window.ends_at <= bid.deadline
         and cost_of(granted) <= bid.hold
     )
+
+
+def _kept_off(wanted: BidPlaced, granted: LeaseGranted) -> bool:
+    """Tell if a grant begins on a host that the bid still keeps off then."""
+    keeps_off = () if wanted.continues is None else wanted.continues.keeps_off
+    early = {each.host_id for each in keeps_off if granted.window.starts_at < each.until}
+    return any(share.host_id in early for share in granted.shares)
 
 
 def cover(

@@ -30,23 +30,23 @@ def lose_host(
 ) -> list[LeaseEvent]:
     """Decide that a lease ends because a host of it is not heard any more; once.
 
-    Nothing, where that host has nothing of it to run: before its start, and after its work is gone.
+    Also one that has not begun: then it is over at once, and its owner pays by the notice that is
+    left until its start. Nothing, where that host has nothing of it to run any more.
     """
-    if not _runs_on(lease, host_id, now):
+    waits = lease.state == "scheduled" and host_id in lease.hosts
+    if not waits and not _runs_on(lease, host_id, now):
         return []
-    lease_id = lease.terms.lease_id
-    return [
-        LeaseHostLost(
-            lease_id=lease_id,
-            market=lease.terms.market,
-            host_id=host_id,
-            owner_id=_owner_of(lease, host_id),
-            heard_at=heard_at,
-            compensation=_owed(lease, host_id, now),
-            at=now,
-        ),
-        LeaseEnding(lease_id=lease_id, reason=close_reasons.HOST_SILENT, at=now),
-    ]
+    lost = LeaseHostLost(
+        lease_id=lease.terms.lease_id,
+        market=lease.terms.market,
+        host_id=host_id,
+        owner_id=_owner_of(lease, host_id),
+        heard_at=heard_at,
+        compensation=_owed(lease, host_id, now),
+        at=now,
+    )
+    ending = Lease.evolve(lease, lost).abandon(now=now, reason=close_reasons.HOST_SILENT)
+    return [lost, *ending]
 
 
 def lose_hardware(

@@ -7,7 +7,9 @@ bid of a chain is a bid like any other, with a hold of its own; the market place
 the one before. A budget is that of the whole chain.
 
 The rest is what lies after the last checkpoint: without one, and where the work does not say that
-it can do without, all of it (`checkpoints`).
+it can do without, all of it (`checkpoints`). It goes on at once, on whatever host can serve it. A
+host on which it failed may be as good as before in a moment: it is kept off for a while, and nobody
+else waits for that.
 
 Whoever ends a lease, withdraws a bid or sells the rest of a lease does not want the next one
 either. Work that failed by its own error is not started again.
@@ -25,7 +27,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import uuid5
 
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, HostId
 from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from marketplace.domain.bids.bid import Bid, BidTerms
@@ -39,7 +41,7 @@ from marketplace.domain.bids.bounds import (
 from marketplace.domain.bids.query_language import GRACE_MAX
 from marketplace.domain.bids.sources import pinned
 from marketplace.domain.facts import close_reasons
-from marketplace.domain.facts.events import BidPlaced, Continues, Workload
+from marketplace.domain.facts.events import BidPlaced, Continues, KeptOff, Workload
 from marketplace.domain.facts.instants import ONE_MILLI, ONE_SECOND
 from marketplace.domain.leases.actions import LEASE_MAX
 from marketplace.domain.leases.lease import Lease
@@ -47,6 +49,12 @@ from marketplace.domain.leases.lease import Lease
 LINKS_MAX = 10_000
 RETRY_AFTER = timedelta(minutes=5)
 """After a fault: a host that lost the work may need a moment, and is not asked in a loop."""
+TRIES_AT_ONCE = 3
+"""So many hosts in a row on which work fails are followed by others at once. Then it may be the
+work's own doing, and it pauses: it is not to go through all hosts of a market in a minute."""
+LEASED_SHORTEST = timedelta(minutes=15)
+"""As short as owners lease unless they say otherwise: a shorter rest asks for so much where it can
+be had, for it might wait in vain. Work that is done earlier ends its lease, and pays no more."""
 
 Because = Literal["consumer", "done", "failed", "money", "until", "budget", "expired", "links"]
 
@@ -82,6 +90,8 @@ _WITHHELD = frozenset(
     }
 )
 """What failed is leased to nobody for now: what follows need not wait to keep off it."""
+_MAY_RECOVER = close_reasons.FAULTS - _WITHHELD - {close_reasons.HOST_FALLS_SHORT}
+"""The host is as good as before, or will be; one that falls short is asked nothing it cannot do."""
 _COPIED = tuple(field.name for field in fields(BidTerms))
 
 
@@ -118,8 +128,8 @@ def follow(before: Before, *, now: datetime) -> BidTerms | Because:
         return "money"
     if reason in close_reasons.CUT_SHORT and terms.resume:
         rest = _rest(lease, now)
-        if rest >= DURATION_MIN:
-            return _resumed(before, lease, rest, now)
+        if rest > timedelta():
+            return _resumed(before, lease, max(rest, DURATION_MIN), now)
     return _repeated(before, now) if terms.repeat_until is not None else "done"
 
 
@@ -139,16 +149,25 @@ def _repeated(before: Before, now: datetime) -> BidTerms | Because:
 def _resumed(before: Before, lease: Lease, rest: timedelta, now: datetime) -> BidTerms | Because:
     """Ask for the rest of a lease, with as many GPUs as it had, by the same deadline."""
     terms = before.bid.wanted
-    seconds, gpus = rest // ONE_SECOND, lease.gpus
-    shortest, fewest = terms.duration_min_seconds, terms.gpus_min
-    continues = _link(before, resumes=True)
+    whole = timedelta(seconds=before.base.duration_seconds)
+    longest = max(rest, min(whole, LEASED_SHORTEST))
+    shortest = rest
+    if terms.duration_min_seconds is not None:
+        shortest = min(rest, timedelta(seconds=terms.duration_min_seconds))
+    gpus, fewest = lease.gpus, terms.gpus_min
+    kept_off = _keeps_off(before, lease, now)
+    earliest = max(now, before.bid.terms.earliest_start)
+    if len(kept_off) > TRIES_AT_ONCE:
+        earliest, kept_off = max(earliest, now + RETRY_AFTER), ()
+    continues = replace(_link(before, resumes=True), keeps_off=kept_off)
     asked = replace(
         _copied(before, terms),
         gpus=gpus,
         gpus_min=None if fewest is None else min(fewest, gpus),
-        duration_seconds=seconds,
-        duration_min_seconds=None if shortest is None else min(shortest, seconds),
-        earliest_start=_resumes_from(before, lease, now),
+        duration_seconds=longest // ONE_SECOND,
+        duration_min_seconds=None if shortest == longest else shortest // ONE_SECOND,
+        # No sooner than its bid wanted it to begin.
+        earliest_start=earliest,
         deadline=before.bid.deadline,
         continues=continues,
         # Work that was interrupted goes on as soon as it can, and waits for no round.
@@ -205,15 +224,22 @@ def _with_checkpoint(workload: Workload, lease: Lease | None) -> Workload:
     return replace(workload, environment=tuple(sorted(others.items())))
 
 
-def _resumes_from(before: Before, lease: Lease, now: datetime) -> datetime:
-    """Return from when the rest is asked for.
+def _keeps_off(before: Before, lease: Lease, now: datetime) -> tuple[KeptOff, ...]:
+    """Return the hosts on which the work failed just now, or not long before."""
+    link = before.bid.terms.continues
+    kept = {each.host_id: each for each in (() if link is None else link.keeps_off)}
+    if lease.ending_reason in _MAY_RECOVER:
+        kept |= {host_id: KeptOff(host_id, now + RETRY_AFTER) for host_id in _failed_on(lease)}
+    still = (each for each in kept.values() if each.until > now)
+    return tuple(sorted(still, key=lambda each: (each.until, each.host_id)))
 
-    A host that falls short is not asked again, so nothing waits for it; nor does the work begin
-    before its bid wanted it to.
-    """
-    if lease.ending_reason == close_reasons.HOST_FALLS_SHORT:
-        return max(now, before.bid.terms.earliest_start)
-    return _earliest(lease, now)
+
+def _failed_on(lease: Lease) -> frozenset[HostId]:
+    """Return the hosts for which a lease ended; where that is not known all that it had."""
+    if lease.ending_reason == close_reasons.NEVER_STARTED:
+        return lease.hosts - lease.started - lease.awaiting or lease.hosts
+    found = lease.rights.of_host or lease.broke_on
+    return lease.hosts if found is None else frozenset({found})
 
 
 def _earliest(lease: Lease | None, now: datetime) -> datetime:

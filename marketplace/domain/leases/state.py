@@ -176,6 +176,7 @@ class LeaseState:
     stopped: frozenset[HostId] = frozenset()
     rights: Rights = NO_CLAIMS
     progress: Progress = UNBEGUN
+    broke_on: HostId | None = None
     ending_reason: int | None = None
     ending_at: datetime | None = None
     starting_at: datetime | None = None
@@ -304,7 +305,12 @@ class LeaseState:
                 commit = self.commit or event.commit
                 return replace(self, started=self.started | {event.host_id}, commit=commit)
             case events.WorkStopped():
-                return replace(self, stopped=self.stopped | {event.host_id})
+                first = event.host_id if self.ending_reason is None else None
+                return replace(
+                    self,
+                    stopped=self.stopped | {event.host_id},
+                    broke_on=self.broke_on or first,
+                )
 
     @classmethod
     def _after(cls, state: Self, event: events.LeaseEvent, /) -> Self:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, HostId
 from ledger.domain.making import made_quickly, maker
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
 from listings.domain.gpus import names_share
 from marketplace.domain.bids.abilities import needs_of
-from marketplace.domain.facts.events import BidAmended, BidPlaced, GpuRequest
-from marketplace.domain.facts.instants import Millis, from_below
+from marketplace.domain.facts.events import BidAmended, BidPlaced, GpuRequest, KeptOff
+from marketplace.domain.facts.instants import Millis, from_above, from_below, whole_second
 from marketplace.domain.facts.values import TAKES_SHARES, ReclaimTerm
 from marketplace.domain.orderbook.host_reliability import Record, meets
 
@@ -133,7 +133,19 @@ class OpenBid:
         sizes = (self.gpus, self.duration, self.gpus_min, self.duration_min)
         earliest = max(self.earliest, now)
         whole = self.limit if self.has_ranges else None
-        return (self.shape, sizes, self.terms.placement, earliest, self.deadline, whole)
+        where = (self.terms.placement, self.keeps_off)
+        return (self.shape, sizes, *where, earliest, self.deadline, whole)
+
+    @property
+    def keeps_off(self) -> tuple[KeptOff, ...]:
+        """Return the hosts on which its work failed not long ago."""
+        continues = self.terms.continues
+        return () if continues is None else continues.keeps_off
+
+    def earliest_on(self, host_id: HostId, since: int) -> int:
+        """Return when it may begin on a host at the earliest, that being no sooner than `since`."""
+        until = (each.until for each in self.keeps_off if each.host_id == host_id)
+        return max([since, *(whole_second(from_above(each)) for each in until)])
 
     @property
     def is_choosy(self) -> bool:

@@ -305,10 +305,7 @@ def explain(
     narrow("paused", lambda listed: not listed.paused)
     narrow("reserved", lambda listed: listed.open_to(bid.bid_id))
     narrow("lease-minimum", lambda listed: listed.lease_min <= bid.duration)
-    narrow(
-        "windows",
-        lambda listed: _long_enough(listed.windows(earliest, bid.deadline), bid, earliest),
-    )
+    narrow("windows", lambda listed: _has_window(listed, bid, earliest))
     pool = _not_taken(_well(pool, calendar, funnel), bid, calendar, earliest, funnel)
     narrow("limit", lambda listed: is_own(listed) or listed.floor <= bid.limit)
     if own:
@@ -374,19 +371,22 @@ def _free(
     apart: while no other tenant is on a host that cannot keep the two apart.
     """
 
-    def spans_of(listed: Listed, uuid: str) -> Iterable[tuple[int, int]]:
-        spans = listed.free(uuid, calendar, since=earliest, until=bid.deadline)
-        if not apart:
-            return spans
-        return calendar.without_others(spans, listed.terms.host_id, bid.terms.tenant_id)
+    def is_free(listed: Listed, uuid: str) -> bool:
+        since = bid.earliest_on(listed.terms.host_id, earliest)
+        spans: Iterable[tuple[int, int]]
+        spans = listed.free(uuid, calendar, since=since, until=bid.deadline)
+        if apart:
+            spans = calendar.without_others(spans, listed.terms.host_id, bid.terms.tenant_id)
+        return _long_enough(spans, bid, since)
 
     return [
-        (
-            listed,
-            tuple(uuid for uuid in uuids if _long_enough(spans_of(listed, uuid), bid, earliest)),
-        )
-        for listed, uuids in pool
+        (listed, tuple(uuid for uuid in uuids if is_free(listed, uuid))) for listed, uuids in pool
     ]
+
+
+def _has_window(listed: Listed, bid: OpenBid, earliest: int) -> bool:
+    since = bid.earliest_on(listed.terms.host_id, earliest)
+    return _long_enough(listed.windows(since, bid.deadline), bid, since)
 
 
 def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) -> bool:

@@ -189,6 +189,8 @@ def _starts(
     listed: Listed, uuids: tuple[str, ...], bid: OpenBid, calendar: Calendar, since: int
 ) -> list[Start]:
     earliest, deadline = max(bid.earliest, since), bid.deadline
+    if bid.keeps_off:
+        earliest = bid.earliest_on(listed.terms.host_id, earliest)
     found = list[Start]()
     left: Sequence[tuple[Millis, Millis]]
     for spans, alike in listed.free_alike(uuids, calendar, since=earliest, until=deadline):

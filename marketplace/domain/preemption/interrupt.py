@@ -160,7 +160,8 @@ def stop_for(book: Book, held: Held, bid: OpenBid, *, now: int) -> Millis | None
         return None
     if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
         return None
-    stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
+    needed = min(bid.earliest_on(each.host_id, bid.earliest) for each in granted.shares)
+    stop = whole_second(max(first_stop(book, held, now=now), needed))
     runs = from_below(granted.window.starts_at) <= now and stop < held.ends
     return stop if runs and stop <= bid.least.latest_start else None
 

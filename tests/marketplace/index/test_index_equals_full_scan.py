@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from random import Random
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import LeaseGranted, MarketEvent
 from marketplace.domain.orderbook.listed_offer import Entry
 from marketplace.domain.orderbook.open_bid import OpenBid
 from tests.kernels import as_python
@@ -34,8 +36,20 @@ def test_the_same_grants_and_reasons_as_by_looking_at_everything(
                 expected = plain.take_in(event, position, now=crowd.now)
 
                 assert expected == decided
+                keep_off_hosts(plain.book, decided)
     for bid in fast.book.bids.values():
         assert list(plain.book.entries(bid.shape)) == _seen_by(plain.book, fast.book, bid)
+
+
+def keep_off_hosts(book: Book, decided: Iterable[MarketEvent]) -> None:
+    """Check that no work begins on a host while it keeps off that."""
+    for event in decided:
+        held = book.held[event.lease_id] if isinstance(event, LeaseGranted) else None
+        link = None if held is None or held.bid is None else held.bid.continues
+        for kept in () if link is None else link.keeps_off:
+            assert isinstance(event, LeaseGranted)
+            on = {share.host_id for share in event.shares}
+            assert kept.host_id not in on or event.window.starts_at >= kept.until
 
 
 def _seen_by(plain: Book, fast: Book, bid: OpenBid) -> list[Entry]:

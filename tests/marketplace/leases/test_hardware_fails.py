@@ -14,6 +14,7 @@ from ledger.domain.money import NANOS_PER_UNIT, Money
 from marketplace.commands.losses import end_for_hardware
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
+    KeptOff,
     LeaseClosed,
     LeaseEnding,
     LeaseHardwareFailed,
@@ -166,13 +167,8 @@ def test_every_departure_ends_the_right_once_and_within_the_lease(
         assert lease.right_ends_at == at
 
 
-@pytest.mark.parametrize(
-    ("reason", "waits"),
-    [(close_reasons.GPU_FAILING, timedelta()), (close_reasons.HOST_RESTARTED, RETRY_AFTER)],
-)
-def test_resumed_work_waits_only_for_what_is_still_on_the_market(
-    site: Going, reason: int, waits: timedelta
-) -> None:
+@pytest.mark.parametrize("reason", [close_reasons.GPU_FAILING, close_reasons.HOST_RESTARTED])
+def test_resumed_work_keeps_off_only_what_is_still_on_the_market(site: Going, reason: int) -> None:
     site.offer("b", gpus=2, at=1)
     site.want(resume=True, workload=Workload("other", checkpoint_seconds=1))
     site.begin()
@@ -191,7 +187,11 @@ def test_resumed_work_waits_only_for_what_is_still_on_the_market(
     )
     site.stop()
 
-    assert site.bid_at(2).terms.earliest_start == site.now + waits
+    follower = site.bid_at(2).terms
+    assert follower.earliest_start == site.now and follower.continues is not None
+    kept_off = [KeptOff(host_id, site.now + RETRY_AFTER)]
+    restarted = reason == close_reasons.HOST_RESTARTED
+    assert [*follower.continues.keeps_off] == (kept_off if restarted else [])
     assert site.bid_at(2).deadline == site.bid_at(1).deadline
 
 

@@ -104,10 +104,27 @@ def test_a_reclaim_that_was_due_is_paid_too_and_its_rest_not_twice() -> None:
 def test_it_is_told_once_and_only_while_the_host_has_something_to_run() -> None:
     waiting, running = folded(scheduled()), active()
     ended = after(running, lose_host(running, host_id=HOST_A, heard_at=HEARD_AT, now=GONE_AT))
-    for lease, host_id in ((waiting, HOST_A), (ended, HOST_A), (running, HOST_B)):
+    for lease, host_id in ((waiting, HOST_B), (ended, HOST_A), (running, HOST_B)):
         assert lose_host(lease, host_id=host_id, heard_at=HEARD_AT, now=GONE_AT) == []
     over = NOON + 6 * ONE_HOUR
     assert lose_host(running, host_id=HOST_A, heard_at=HEARD_AT, now=over) == []
+
+
+def test_a_lease_that_has_not_begun_is_over_at_once_and_paid_by_the_notice_that_is_left() -> None:
+    """As if its owner had reclaimed it when the silence had lasted: it is to begin in an hour."""
+    waiting, heard_at, now = folded(scheduled()), NOON - ONE_HOUR, NOON
+    told = waiting.compensation(ADA, asked_at=now, stop_at=waiting.starts_at)
+
+    events = lose_host(waiting, host_id=HOST_A, heard_at=heard_at, now=now)
+
+    assert kinds(events) == [LeaseHostLost, LeaseEnding, LeaseClosed]
+    closed = events[-1]
+    assert isinstance(closed, LeaseClosed)
+    assert (closed.reason, closed.of_host) == (close_reasons.HOST_SILENT, HOST_A)
+    assert (closed.compensation, closed.compensation_from) == (told, ADA)
+    assert (closed.kept_seconds, closed.lost_seconds) == (0, 0)
+    lease = after(waiting, events)
+    assert lease.over and lose_host(lease, host_id=HOST_A, heard_at=heard_at, now=now) == []
 
 
 def test_what_the_host_did_after_it_was_heard_last_counts_as_lost() -> None:

@@ -18,8 +18,10 @@ from listings.domain.terms import LeaseMinOutOfBounds
 from marketplace.domain.book.book import Book
 from marketplace.domain.decisions.decide import on_fact
 from marketplace.domain.facts.events import (
+    Continues,
     ExtensionRequested,
     GpuRequest,
+    KeptOff,
     LeaseClosed,
     MarketEvent,
     ReclaimRequested,
@@ -145,6 +147,17 @@ class Crowd:
             gang=rng.random() < 0.25,
             kind=rng.choice(("other", "rendering")),
             currency=rng.choice(("USD",) * 9 + ("EUR",)),
+            continues=self._continues(int(word)) if int(word) % 5 == 0 else None,
+        )
+
+    def _continues(self, number: int) -> Continues:
+        """Return what a bid goes on from whose work failed on one or two hosts."""
+        kept = [HOSTS[(number // 5 + more) % len(HOSTS)] for more in range(1 + number % 2)]
+        until = self.market.now + timedelta(minutes=(5, 40, 150)[number % 3], milliseconds=number)
+        return Continues(
+            BidId(named("bid 1")),
+            *(BidId(named("bid 1")), 2, None, True),
+            keeps_off=tuple(KeptOff(HostId(named(f"host {each}")), until) for each in kept),
         )
 
     def _change(self, book: Book) -> None:
