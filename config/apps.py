@@ -10,16 +10,17 @@ class SiteConfig(AppConfig):
     label = "site"
 
     def ready(self) -> None:
-        """Tell the ledger which store this process writes to, and where compiled kernels lie."""
+        """Tell the ledger where this process writes and what closing a month takes, and more."""
         from django.conf import settings
 
         from config import checks  # noqa: F401  # registers itself
         from config.security.work_keys import work_keys
-        from config.wiring import build_storage, build_store
-        from ledger import eventstore
+        from config.wiring import CLOSING_CHECKS, build_storage, build_store
+        from ledger import closing, eventstore
         from marketplace import kernels, storage, vault
 
         eventstore.install(lambda: build_store(settings.ENV))
+        closing.install(CLOSING_CHECKS)
         storage.install(lambda: build_storage(settings.ENV, settings.HOME))
         vault.install(lambda: vault.Vault(work_keys(settings.ENV, settings.HOME)))
         kernels.home = settings.KERNELS

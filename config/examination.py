@@ -22,6 +22,7 @@ from config.security.signing_keys import disagreement
 from config.wiring import keeping_of
 from ledger import parking
 from ledger.access import Actor
+from ledger.closing import exports_that_differ
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
@@ -184,6 +185,8 @@ def _invariants() -> Iterator[Finding]:
     yield _none_found("I1 no GPU is leased twice", _DOUBLE_LEASED, [])
     wrong = disagreements()
     yield Finding("I2 I3 the books balance", not wrong, "; ".join(wrong[:5]))
+    other = exports_that_differ()
+    yield Finding("exports of closed months stand", not other, "; ".join(other[:5]))
     yield _none_found("I6 every lease closed with a reason", _WITHOUT_REASON, [sorted(REASONS)])
     now = datetime.now(UTC)
     left = uncharged_windows(now=now, older_than=OVERDUE_AFTER)

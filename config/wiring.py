@@ -40,6 +40,7 @@ from config.processes.kernels import kernels_here
 from config.processes.loops import Loop, wake
 from config.site.live import tape
 from config.site.live.relay import Relay
+from ledger.closing import Checking, freeze_closed
 from ledger.collecting import let_go, settle
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
@@ -57,6 +58,7 @@ from marketplace.storage import default_storage
 from marketplace.storage.folder import FolderStorage
 from marketplace.storage.port import Storage
 from metering.loops import BEAT_SECONDS
+from metering.queries.closing import use_is_charged, use_is_rated
 from metering.queries.uptime import contacts, uptime
 
 GATHER_SECONDS = 0.01
@@ -68,6 +70,9 @@ BULK_GATHER_SECONDS = 0.25
 """Between two pages of rows that nobody waits for: prices, trades, the tape, money, meters."""
 WATCHED_FOR = timedelta(hours=1)
 """How far back an outage of the market matters to whether a host is silent."""
+
+CLOSING_CHECKS: tuple[Checking, ...] = (use_is_rated, use_is_charged)
+"""What is looked at before a month is closed, besides the books themselves."""
 
 log = structlog.get_logger()
 
@@ -177,6 +182,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
         ),
+        Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
         Loop("old-blobs", 600.0, _old_blobs),
@@ -432,6 +438,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "stray-holds",
         "old-tokens",
         "old-keys",
+        "closed-months",
         "old-blobs",
         "volumes",
         "logs",

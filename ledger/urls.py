@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from ledger.api import accounts, invitations, money, parties, tokens
+from ledger.api import accounts, invitations, money, parties, periods, tokens
 
 api_urls: list[URLPattern] = [
     path("me", parties.Me.as_view()),
@@ -38,6 +38,13 @@ api_urls: list[URLPattern] = [
     path("trial-balance", money.TrialBalance.as_view()),
     path("spend", money.SpendByCostCentre.as_view()),
     path("debts", money.Debts.as_view()),
+    path("periods", periods.Periods.as_view()),
+    path("periods/<str:period>", periods.PeriodDetail.as_view()),
+    path("periods/<str:period>/soft-close", periods.SoftClose.as_view()),
+    path("periods/<str:period>/close", periods.Close.as_view()),
+    path("periods/<str:period>/reopening", periods.Reopening.as_view()),
+    path("periods/<str:period>/reopening/approve", periods.ReopeningApproved.as_view()),
+    path("periods/<str:period>/reopening/decline", periods.ReopeningDeclined.as_view()),
     path("exports", money.Exports.as_view()),
     path("exports/manifest", money.ExportManifest.as_view()),
 ]

@@ -23,8 +23,6 @@ from ledger.api.money_shapes import (
 )
 from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period, read_period
-from ledger.domain.refusal import Invalid
-from ledger.domain.whole_numbers import whole_number
 from ledger.eventstore.port import Position
 from ledger.models import DebtRow
 from ledger.queries.money import Spend
@@ -45,13 +43,6 @@ POSITION = OpenApiParameter(
     description="Leave out what was recorded after it.",
 )
 FORMAT = OpenApiParameter("format", required=True, enum=sorted(exports.FORMATS))
-
-
-class PositionAhead(Invalid):
-    """An export can only be made of what has been recorded and read.
-
-    Leave `position` out, or take one that an earlier answer gave you.
-    """
 
 
 class DebtShown(serializers.ModelSerializer[DebtRow]):
@@ -169,12 +160,7 @@ class _OfExport(Endpoint):
         query = self.request.query_params
         name = query.get("format", "")
         exports.format_named(name)
-        read = queries.read_up_to()
-        wanted = query.get("position", str(read))
-        try:
-            position = Position(whole_number(wanted, least=0, most=read))
-        except ValueError:
-            raise PositionAhead(position=wanted[:40], position_max=read) from None
+        position = exports.position_asked(query.get("position"))
         return name, _period(self.request), position
 
 

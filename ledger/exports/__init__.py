@@ -10,14 +10,35 @@ from ledger.access import Actor
 from ledger.domain.money import Money
 from ledger.domain.periods import Period
 from ledger.domain.refusal import Invalid
+from ledger.domain.whole_numbers import whole_number
 from ledger.eventstore.port import Position
 from ledger.exports import beancount, focus, gl
 from ledger.exports.charges import Charge, charges
 from ledger.exports.entries import Books, Entry
+from ledger.queries import read_up_to
 
 
 class ExportFormatUnknown(Invalid):
     """There is no such export. Known are focus, beancount and gl."""
+
+
+class PositionAhead(Invalid):
+    """An export can only be made of what has been recorded and read.
+
+    Leave `position` out, or take one that an earlier answer gave you.
+    """
+
+
+def position_asked(text: str | None) -> Position:
+    """Return the position that was asked for; None: of the newest event that was read.
+
+    Raises: PositionAhead.
+    """
+    read = read_up_to()
+    try:
+        return read if text is None else Position(whole_number(text, least=0, most=read))
+    except ValueError:
+        raise PositionAhead(position=(text or "")[:40], position_max=read) from None
 
 
 @dataclass(slots=True)

@@ -62,7 +62,15 @@ def row_of(charge: Charge, *, period: Period) -> dict[str, str]:
             row |= _purchase(charge)
         case "credit":
             row |= _credit(charge)
+    if _is_correction(charge, period):
+        row["ChargeClass"] = "Correction"
     return {column: value for column, value in row.items() if value}
+
+
+def _is_correction(charge: Charge, period: Period) -> bool:
+    """Tell if a charge is for a month that was closed when it was recorded."""
+    of = charge.use or charge.storage
+    return of is not None and Period.of(of.starts_at) < period
 
 
 def _who(charge: Charge, period: Period) -> dict[str, str]:

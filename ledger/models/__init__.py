@@ -5,10 +5,12 @@ from __future__ import annotations
 from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.money import (
     AccountRow,
+    ClosedThroughRow,
     DebtRow,
     HoldRow,
     JournalEntryRow,
     PartyNameRow,
+    PeriodRow,
     PostingRow,
     StorageChargeRow,
     UsageChargeRow,
@@ -27,6 +29,7 @@ from ledger.models.requests import RequestKey, TokenBucket
 __all__ = [
     "AccountRow",
     "Checkpoint",
+    "ClosedThroughRow",
     "DebtRow",
     "HoldRow",
     "InvitationRow",
@@ -34,6 +37,7 @@ __all__ = [
     "MemberRow",
     "ParkedReaction",
     "PartyNameRow",
+    "PeriodRow",
     "Person",
     "PostingRow",
     "RequestKey",

@@ -1,8 +1,8 @@
 """Read models of money: accounts, holds, the journal and the same by account, charges, debts.
 
-What the database itself refuses: an entry that does not sum to zero, an account further below
-zero than it may be, a hold that gave more than it set aside. A projection that would write such
-a row stops instead.
+What the database itself refuses: an entry that does not sum to zero, or that counts in a closed
+month, an account further below zero than it may be, a hold that gave more than it set aside. A
+projection that would write such a row stops instead.
 """
 
 from __future__ import annotations
@@ -15,6 +15,59 @@ from django.db.models import BooleanField, CheckConstraint, F, Func, Q, Value
 
 PERIOD_LENGTH = 7
 """A period is a month in UTC, written 2026-11."""
+
+
+class PeriodRow(models.Model):
+    """A month that somebody began to close. All months before the first one are closed with it.
+
+    closed_position: of the event that closed it, while it is closed: entries after it count later.
+    reopening_*: what was asked, while nobody decided on it. exports: what their manifests said.
+    """
+
+    period = models.CharField(max_length=PERIOD_LENGTH, primary_key=True)
+    state = models.CharField(max_length=12)
+    soft_closed_at = models.DateTimeField(null=True)
+    soft_closed_by = models.UUIDField(null=True)
+    closed_at = models.DateTimeField(null=True)
+    closed_by = models.UUIDField(null=True)
+    closed_position = models.BigIntegerField(null=True)
+    reopening_reason = models.CharField(max_length=200)
+    reopening_by = models.UUIDField(null=True)
+    reopening_at = models.DateTimeField(null=True)
+    reopened_reason = models.CharField(max_length=200)
+    reopened_at = models.DateTimeField(null=True)
+    reopened_by = models.UUIDField(null=True)
+    reopened_with = models.UUIDField(null=True)
+    """Who approved what `reopened_by` asked for."""
+    exports = models.JSONField(default=list)
+
+    class Meta:
+        constraints = [
+            CheckConstraint(
+                condition=Q(state="closed", closed_position__isnull=False)
+                | (~Q(state="closed") & Q(closed_position__isnull=True)),
+                name="ledger_closed_period_has_position",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.period} {self.state}"
+
+
+class ClosedThroughRow(models.Model):
+    """The last month of those that are closed in order, in one row."""
+
+    books = models.CharField(max_length=8, primary_key=True)
+    period = models.CharField(max_length=PERIOD_LENGTH)
+
+    def __str__(self) -> str:
+        return f"closed through {self.period}"
+
+
+OPEN_GUARD = """CREATE TRIGGER {table}_open AFTER INSERT ON {table}
+           REFERENCING NEW TABLE AS came
+           FOR EACH STATEMENT EXECUTE FUNCTION public.ledger_period_is_open()"""
+"""Refuses what would count in a closed month."""
 
 
 class PartyNameRow(models.Model):
@@ -97,8 +150,11 @@ class JournalEntryRow(models.Model):
     """The journal: one row is one entry with all its postings, so that one check sees them all.
 
     account_ids, nanos: line by line. period: the month it belongs to, that of the use for a
-    usage entry. tenant_id, account_id: whose event it is.
+    usage entry, unless that was closed before: then the next open one. tenant_id, account_id: whose
+    event it is.
     """
+
+    GUARDS: ClassVar[tuple[str, ...]] = (OPEN_GUARD.format(table="ledger_journalentryrow"),)
 
     entry_id = models.UUIDField(primary_key=True)
     position = models.BigIntegerField(unique=True)
@@ -150,6 +206,7 @@ class PostingRow(models.Model):
         """CREATE TRIGGER ledger_postings_changed AFTER UPDATE ON ledger_postingrow
            REFERENCING OLD TABLE AS went NEW TABLE AS came
            FOR EACH STATEMENT EXECUTE FUNCTION public.ledger_postings_changed()""",
+        OPEN_GUARD.format(table="ledger_postingrow"),
     )
     """What a rebuild puts on the table besides what Django makes."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 from ledger.domain import journal
 from ledger.domain.account_ids import earnings_account
+from ledger.domain.closing_events import PeriodEvent
 from ledger.domain.events import (
     AccountOpened,
     BudgetSet,
@@ -23,7 +24,6 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import AccountId
 from ledger.domain.money import Money
-from ledger.domain.periods import Period
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import (
@@ -36,6 +36,7 @@ from ledger.models import (
     StorageChargeRow,
     UsageChargeRow,
 )
+from ledger.projections import periods
 from ledger.rows import Rows
 
 
@@ -63,7 +64,9 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
         case CompensationPaid() as paid:
             _post(paid, recorded, rows)
             payee = rows.get(AccountRow, paid.account_id).tenant_id
-            _owe(rows, str(Period.of(paid.at)), paid.owner_id, payee, paid.money)
+            _owe(rows, str(periods.counts_in(paid.at, rows)), paid.owner_id, payee, paid.money)
+        case event if isinstance(event, PeriodEvent):
+            periods.project_period(event, recorded, rows)
 
 
 def _open(opened: AccountOpened, rows: Rows) -> None:
@@ -149,7 +152,8 @@ def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
     currency, reference = _currency(entry), _reference(entry)
     kind, lease_id = journal.entry_kind(entry), getattr(entry, "lease_id", None)
     cost_centre = getattr(entry, "cost_centre", "")
-    period, day = str(Period.of(_counts_from(entry))), _counts_from(entry).astimezone(UTC).date()
+    month = periods.counts_in(_counts_from(entry), rows)
+    period, day = str(month), periods.day_in(month, _counts_from(entry))
     rows.make(
         JournalEntryRow,
         entry_id=entry.entry_id,
@@ -195,7 +199,7 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
     account = rows.get(AccountRow, captured.account_id)
     debtor = account.tenant_id
     assert debtor is not None, "a hold was placed on it, so it is open"
-    period = str(Period.of(captured.window.starts_at))
+    period = str(periods.counts_in(captured.window.starts_at, rows))
     rows.make(
         UsageChargeRow,
         entry_id=captured.entry_id,
@@ -233,7 +237,7 @@ def _store(kept: StorageCharged, recorded: Recorded, rows: Rows) -> None:
     account = rows.get(AccountRow, kept.account_id)
     debtor = account.tenant_id
     assert debtor is not None, "only an open account is charged"
-    period = str(Period.of(kept.window.starts_at))
+    period = str(periods.counts_in(kept.window.starts_at, rows))
     rows.make(
         StorageChargeRow,
         entry_id=kept.entry_id,
@@ -313,6 +317,7 @@ MONEY = Projection(
         UsageChargeRow,
         StorageChargeRow,
         DebtRow,
+        *periods.TABLES,
     ),
     is_bulk=True,
     on=names_of(
@@ -328,5 +333,6 @@ MONEY = Projection(
         CostRecorded,
         CompensationPaid,
         StorageCharged,
-    ),
+    )
+    | periods.ON,
 )

@@ -57,6 +57,11 @@ PLATFORM_ONLY = {
     "POST quotas/half-life",
     "POST quotas/least-run",
     "POST quotas/listings",
+    "POST periods/<str:period>/soft-close",
+    "POST periods/<str:period>/close",
+    "POST periods/<str:period>/reopening",
+    "POST periods/<str:period>/reopening/approve",
+    "POST periods/<str:period>/reopening/decline",
     "POST quotas/overrides",
     "DELETE quotas/overrides/<uuid:override_id>",
     "POST quotas/period",
@@ -74,7 +79,7 @@ PLATFORM_ONLY = {
 CHOSEN_KEYS = {"PUT hosts/<uuid:host_id>"}
 """Writes that make a thing under a key of the caller's choice: one that another uses is free."""
 
-WORDS = {"name", "market", "round_id", "kind", "stream"}
+WORDS = {"name", "market", "round_id", "kind", "stream", "period"}
 """Parameters of routes that are no ids of anybody's: names, and what the market shows to all."""
 
 QUERIES: Mapping[str, str] = {
@@ -225,6 +230,7 @@ BODIES: Mapping[str, Body] = {
         "starts_at": _moment(hours=1),
         "ends_at": _moment(hours=9),
     },
+    "POST periods/<str:period>/reopening": lambda its, own: {"reason": "mine"},
     "POST quotas/period": lambda its, own: {
         "seconds": 86_400,
         "starts_at": "2026-01-05T00:00:00Z",
@@ -385,6 +391,7 @@ def path_of(route: Route, party: Party, *, strange: bool = False) -> str:
     """Return the address of a thing of `party`; strange: of a thing that nobody has."""
     words: dict[str, UUID | str] = {
         "name": "focus",
+        "period": "2026-01",
         "market": "main",
         "kind": "quota",
         "stream": "stdout",

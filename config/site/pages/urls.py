@@ -9,7 +9,7 @@ from config.site.pages.bids import advice
 from config.site.pages.bids import views as bids
 from config.site.pages.fairness import trial as fairness_try
 from config.site.pages.fairness import views as fairness
-from config.site.pages.finance import burst
+from config.site.pages.finance import burst, months
 from config.site.pages.finance import views as finance
 from config.site.pages.folders import views as folders
 from config.site.pages.lab import views as lab
@@ -93,6 +93,13 @@ page_urls: list[URLPattern] = [
     path("finance/accounts", finance.account_chosen),
     path("finance/accounts/<uuid:account_id>", finance.statement),
     path("finance/export/<str:name>", finance.export),
+    path("finance/months", months.index),
+    path("finance/months/<str:period>", months.one),
+    path("finance/months/<str:period>/soft-close", months.soft_close),
+    path("finance/months/<str:period>/close", months.close),
+    path("finance/months/<str:period>/ask", months.ask),
+    path("finance/months/<str:period>/approve", months.approve),
+    path("finance/months/<str:period>/decline", months.decline),
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),

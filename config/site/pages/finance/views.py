@@ -26,11 +26,10 @@ from ledger.domain.netting import Net, Owed, netted
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period, PeriodUnreadable, read_period
 from ledger.domain.span import Window
-from ledger.following import read_up_to
 from ledger.models import AccountRow, DebtRow
 from ledger.queries import money, statements
+from ledger.queries.closing import month
 
-MONEY = "ledger.money"
 LINES_MAX = 200
 LINES_SHOWN = 100
 """Lines of a statement on one page."""
@@ -112,6 +111,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "trial": trial_of(money.trial_balance(actor)),
         "sees_all": actor.sees_all,
         "formats": exports.FORMATS,
+        "month": month(period),
     }
     return page(request, "pages/finance.html", context)
 
@@ -208,10 +208,10 @@ def _day(request: HttpRequest) -> Window | None:
 
 @require_safe
 def export(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    """Send a month as a file. The name says up to which event it was made."""
+    """Send a month as a file. The name says as of which event it is: `position`, or the newest."""
     actor = _need_money(request)
     period = read_period(request.GET.get("period", ""))
-    position = read_up_to(MONEY)
+    position = exports.position_asked(request.GET.get("position"))
     kind = exports.format_named(name)
     answer = StreamingHttpResponse(
         exports.export(actor, name, period=period, position=position),
