@@ -18,8 +18,9 @@ The fold starts from a snapshot that the keeper made of the log, so that nobody 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 import structlog
@@ -37,7 +38,7 @@ from ledger.eventstore.port import (
     StreamMoved,
 )
 from marketplace.beside import Beside
-from marketplace.commands.bids import expire_bid
+from marketplace.commands.bids import expire_bid, press_bid
 from marketplace.domain.book.book import READS, Book
 from marketplace.domain.clearing.fills import PRESENT, Rules
 from marketplace.domain.decisions.decide import RoundUnsound, follow_up, on_fact, on_round
@@ -145,6 +146,7 @@ class Engine:
             )
         made += self._append()
         made += self._expire(book.dead(self._over_before))
+        made += self._press(book.returns.due(book.bids, self._millis))
         if now - self._forgot_at >= FORGET_EVERY:
             self._forgot_at = now
             book.forget_before(from_above(now - FORGET_AFTER))
@@ -322,14 +324,22 @@ class Engine:
         self._decided, self._append_id = [], uuid4()
         return len(fresh)
 
+    def _press(self, bid_ids: Iterable[BidId]) -> int:
+        """Say of the rests of paused work that they cannot wait longer; read as facts then."""
+        for_each = partial(press_bid, market=self._market, by=self._by, now=self._now)
+        return self._each(bid_ids, for_each)
+
     def _expire(self, bid_ids: Iterable[BidId]) -> int:
         """End bids that can no longer be met; their own streams decide."""
-        ended = 0
+        return self._each(bid_ids, partial(expire_bid, by=self._by, now=self._now))
+
+    def _each(self, bid_ids: Iterable[BidId], ask: Callable[..., object]) -> int:
+        asked = 0
         for bid_id in bid_ids:
             try:
-                expire_bid(self._store, bid_id=bid_id, by=self._by, now=self._now)
-                ended += 1
+                ask(self._store, bid_id=bid_id)
+                asked += 1
             except Refusal as refusal:
-                # One bid that cannot be ended must not hold up the market.
+                # One bid of which that cannot be said must not hold up the market.
                 log.error("bid.stuck", bid=str(bid_id), code=refusal.code)
-        return ended
+        return asked

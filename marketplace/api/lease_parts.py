@@ -10,12 +10,14 @@ from ledger.rest import AmountField, MomentField
 
 
 class CutShape(serializers.Serializer[Any]):
-    """What ends a lease before its time: by the `owner`, or by the `market` for a firm bid.
+    """What ends a lease before its time: by the `owner`, or by the `market` for another bid.
 
+    pausing: its work is paused, as its bid allows, and goes on when there is room.
     compensation: what its consumer gets for it; for an owner, what that owner pays.
     """
 
     by = serializers.CharField()
+    pausing = serializers.BooleanField()
     stop_at = MomentField()
     compensation = AmountField(source="money.nanos")
     currency = serializers.CharField(source="money.currency")

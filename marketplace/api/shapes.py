@@ -108,6 +108,8 @@ class AskBid(Body):
     repeat_until: the same is asked for again until then, whenever its lease is over. resume: what
     is left of a lease that an owner, the market or a fault cut short is asked for again. A budget
     is then that of all these bids together. seeks: which place within its limit comes first.
+    pausable: once it had the market's firm time, the work may be paused for others, with the
+    notice of its owners; the rest is asked for like that of any lease that was cut short.
     """
 
     bid_id = serializers.UUIDField(required=False)
@@ -125,6 +127,7 @@ class AskBid(Body):
     auto_extend_until = MomentField(required=False)
     repeat_until = MomentField(required=False)
     resume = serializers.BooleanField(default=False)
+    pausable = serializers.BooleanField(default=False)
     limit = AmountField()
     budget = AmountField(required=False)
     currency = TextField(required=False)
@@ -193,6 +196,7 @@ def terms_of(
         auto_extend_until=asked.get("auto_extend_until"),
         repeat_until=asked.get("repeat_until"),
         resume=asked["resume"],
+        pausable=asked["pausable"],
     )
 
 
@@ -271,6 +275,9 @@ class BidShape(serializers.Serializer[BidRow]):
     auto_extend_until = MomentField(allow_null=True)
     repeat_until = MomentField(allow_null=True)
     resume = serializers.BooleanField()
+    pausable = serializers.BooleanField()
+    pauses = serializers.IntegerField()
+    done_seconds = serializers.IntegerField()
     chain = serializers.SerializerMethodField()
     limit = AmountField(source="limit_nanos_per_gpu_hour")
     budget = AmountField(source="budget_nanos", allow_null=True)

@@ -264,6 +264,16 @@ def expire_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> 
     return position
 
 
+def press_bid(
+    store: EventStore, *, bid_id: BidId, market: str, by: Meta, now: datetime
+) -> Position:
+    """Say that the rest of paused work cannot wait longer in a market; once.
+
+    Raises: BidUnknown.
+    """
+    return _decide(store, bid_id, lambda bid: bid.press(market=market, now=now), by.step("press"))
+
+
 def release_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> None:
     """Give the money of a bid that is over back, unless a lease has it; again changes nothing.
 

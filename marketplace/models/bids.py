@@ -71,6 +71,12 @@ class BidRow(models.Model):
     """The same is asked for again until then, whenever its lease is over; null: it is not."""
     resume = models.BooleanField(default=False)
     """What is left of a lease that was cut short is asked for again."""
+    pausable = models.BooleanField(default=False)
+    """Its work may be paused for others once it had its firm time, and goes on later."""
+    pauses = models.PositiveIntegerField(default=0)
+    """How often the work was paused before it; of a bid that asks for a rest."""
+    done_seconds = models.PositiveIntegerField(default=0)
+    """What of the work was done and safe before it, likewise."""
     chain_id = models.UUIDField(null=True, db_index=True)
     """The first bid of the chain of those that follow one another; null: none follows."""
     chain_number = models.PositiveIntegerField(default=1)

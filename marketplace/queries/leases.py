@@ -211,7 +211,9 @@ def right_ends_at(row: LeaseRow) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A lease is cut short at `stop_at`: by its owners, or by the market for a firm bid.
+    """A lease is cut short at `stop_at`: by its owners, or by the market for another bid.
+
+    pausing: its work goes on later, as its bid allows.
 
     money: what the consumer gets for it in all, or what the owner who asks pays.
     """
@@ -219,6 +221,7 @@ class Cut:
     by: str
     stop_at: datetime
     money: Money
+    pausing: bool = False
 
 
 def cut_of(actor: Actor, store: EventStore, row: LeaseRow) -> Cut | None:
@@ -237,7 +240,8 @@ def cut_of(actor: Actor, store: EventStore, row: LeaseRow) -> Cut | None:
         if row.tenant_id == actor.tenant_id or actor.sees_all or each.owner_id == actor.tenant_id
     ]
     by = "market" if found.rights.interrupted else "owner"
-    return Cut(by, found.stop_at, Money(sum(paid), row.currency))
+    money = Money(sum(paid), row.currency)
+    return Cut(by, found.stop_at, money, pausing=found.rights.pausing)
 
 
 @dataclass(frozen=True, slots=True)

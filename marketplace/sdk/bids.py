@@ -41,6 +41,9 @@ ONE = (
     ("auto_extend_until", "extends until"),
     ("repeat_until", "repeats until"),
     ("resume", "resumes if interrupted"),
+    ("pausable", "may be paused"),
+    ("pauses", "was paused before"),
+    ("done_seconds", "seconds done before"),
     ("workload.checkpoint_seconds", "checkpoint every, s"),
     ("workload.image", "image"),
     ("workload.inputs", "inputs"),
@@ -124,6 +127,9 @@ Repeat = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="ask for the rest where a lease is cut short")
 ]
+Pausable = Annotated[
+    bool, typer.Option("--pausable", help="may be paused after its firm time, and goes on")
+]
 Saves = Annotated[
     str | None,
     typer.Option("--saves-every", help="the most work that a restart loses: 10m"),
@@ -181,6 +187,7 @@ def _asked(
     outputs: list[str] | None = None, secrets: list[str] | None = None,
     secret_variables: list[str] | None = None, volumes: list[str] | None = None,
     end_when_idle: str | None = None, fetch: str = "", fetch_secret: str = "",
+    pausable: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -194,6 +201,7 @@ def _asked(
         "seeks": "soonest" if soonest else "cheapest",
         "burst_allowed": burst,
         "resume": resume,
+        "pausable": pausable,
         "workload": {"kind": kind, "command": command or []},
         "cost_centre": centre,
     }
@@ -266,6 +274,7 @@ def create(
     image: Image = "", inputs: Inputs = None, outputs: Outputs = None,
     secret: Secret = None, secret_env: SecretEnv = None, volume: Mounted = None,
     end_when_idle: Idle = None, fetch: Fetch = "", fetch_secret: FetchSecret = "",
+    pausable: Pausable = False,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -274,7 +283,8 @@ def create(
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, saves, image, inputs, outputs,
-                   secret, secret_env, volume, end_when_idle, fetch, fetch_secret)  # fmt: skip
+                   secret, secret_env, volume, end_when_idle, fetch, fetch_secret,
+                   pausable)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.

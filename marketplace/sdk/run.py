@@ -20,6 +20,7 @@ from .bids import (
     Kind,
     Max,
     Outputs,
+    Pausable,
     Resume,
     Saves,
     Secret,
@@ -94,6 +95,7 @@ def run(
     volume: Mounted = None, end_when_idle: Idle = None, network: Network = None,
     fetch_there: FetchThere = False, fetch_secret: FetchSecret = "", secret: Secret = None,
     secret_env: SecretEnv = None, resume: Resume = False, saves: Saves = None,
+    pausable: Pausable = False,
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -125,6 +127,7 @@ def run(
         "seeks": "cheapest" if cheapest else "soonest",
         "cost_centre": centre,
         "resume": resume,
+        "pausable": pausable,
         "workload": workload,
     }
     if unit is not None:
@@ -139,7 +142,7 @@ def run(
         return
     session.client.log.is_told = True
     leases = [_followed(session, placed["id"], seconds=seconds, has_outputs=bool(outputs))]
-    while resume and (bid_id := next_of_chain(session, leases[-1])) is not None:
+    while (resume or pausable) and (bid_id := next_of_chain(session, leases[-1])) is not None:
         session.printer.say(f"{_cut_short(leases[-1])} It goes on as bid {bid_id}.")
         leases.append(_followed(session, bid_id, seconds=seconds, has_outputs=bool(outputs)))
     if to is not None:

@@ -12,6 +12,7 @@ from ledger.domain.refusal import Refusal, Unknown
 from marketplace.domain.bids import bounds
 from marketplace.domain.bids.bounds import DEADLINE_AHEAD_MAX, DEADLINE_ROOM, in_utc
 from marketplace.domain.bids.idle_time import need_idle_time
+from marketplace.domain.bids.pausing import is_return, need_saving, return_due_at
 from marketplace.domain.bids.sources import check_source
 from marketplace.domain.bids.workload_profiles import complete
 from marketplace.domain.facts.events import (
@@ -31,6 +32,7 @@ from marketplace.domain.facts.events import (
     GrantRefused,
     Patience,
     Placement,
+    ReturnDue,
     Seeks,
     ServiceClass,
     Workload,
@@ -119,6 +121,7 @@ class BidTerms:
     resume: bool = False
     continues: Continues | None = None
     seeks: Seeks = "cheapest"
+    pausable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,7 @@ class Bid:
 
     chain_ended: why no bid follows it; empty: nothing has been said about that. move_asked_at: when
     its market was last asked to hand it on to another. refused: grants that did not become leases.
+    due_in: the market in which it cannot wait longer, as the rest of paused work.
     """
 
     STREAM: ClassVar[str] = "bid"
@@ -142,6 +146,7 @@ class Bid:
     chain_ended: str = ""
     move_asked_at: datetime | None = None
     refused: frozenset[LeaseId] = frozenset()
+    due_in: str = ""
     version: int = 1
 
     @property
@@ -227,6 +232,14 @@ class Bid:
             reason = "good-till"
         return [BidExpired(bid_id=self.terms.bid_id, at=now, reason=reason)]
 
+    def press(self, *, market: str, now: datetime) -> list[ReturnDue]:
+        """Say that the rest of paused work cannot wait longer; once in each market."""
+        if self.state != "open" or self.due_in == market or not is_return(self.terms):
+            return []
+        if now < return_due_at(self.terms, self.deadline):
+            return []
+        return [ReturnDue(bid_id=self.terms.bid_id, market=market, at=now)]
+
     def fill(self, *, lease_id: LeaseId, now: datetime) -> list[BidFilled]:
         """Take up a grant that was checked; the same grant again changes nothing.
 
@@ -298,6 +311,8 @@ class Bid:
                 return replace(state, refused=refused, version=version)
             case BidMoveAsked():
                 return replace(state, move_asked_at=event.at, version=version)
+            case ReturnDue():
+                return replace(state, due_in=event.market, version=version)
             case BidChainEnded():
                 return replace(state, chain_ended=event.because, version=version)
             case _:
@@ -331,6 +346,8 @@ def _check_work(terms: BidTerms) -> None:
     one_host = terms.placement == "same-host"
     need_mounts(terms.workload.volumes, one_host=one_host)
     check_source(terms.workload, one_host=one_host)
+    if terms.pausable:
+        need_saving(terms.workload)
 
 
 def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
@@ -389,9 +406,10 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
             terms.auto_extend_until, earliest_end=ends, now=now
         ),
         repeat_until=repeat_until,
-        resume=terms.resume,
+        resume=terms.resume or terms.pausable,
         continues=terms.continues,
         seeks=bounds.check_seeks(terms.seeks, terms.patience),
+        pausable=terms.pausable,
     )
 
 

@@ -26,6 +26,7 @@ from marketplace.domain.book.offer_changes import RULES as OFFER_RULES
 from marketplace.domain.book.quarantine import RULES as HEALTH_RULES
 from marketplace.domain.book.quarantine import Quarantine, withhold
 from marketplace.domain.book.quota_following import KINDS, explained, follow, set_policy
+from marketplace.domain.book.returns import Returns
 from marketplace.domain.book.suspension import Aside, noted
 from marketplace.domain.book.unmatched_reason import reason_of
 from marketplace.domain.facts.events import (
@@ -38,6 +39,7 @@ from marketplace.domain.facts.events import (
     BidPlaced,
     GrantRefused,
     LeaseGranted,
+    ReturnDue,
     RoundCleared,
 )
 from marketplace.domain.facts.instants import whole_second
@@ -86,6 +88,7 @@ class Book:
         self.read_to = 0
         """Store position of the last fact that is not the engine's own."""
         self._dying: list[tuple[int, int, BidId]] = []
+        self.returns = Returns()
         self._screened: dict[Shape, Screened] = {}
         self._shapes_max = SHAPES_MAX
         self._desk = Desk()
@@ -304,6 +307,14 @@ class Book:
         self._unqueue(bid)
         return self.wait(bid.amended(event, since=position))
 
+    def _due(self, event: ReturnDue, position: int) -> Trigger | None:
+        """Let the rest of paused work take what begins later, too, and have others paused."""
+        bid = self.bids.get(event.bid_id) if event.market == self.market else None
+        if bid is None or bid.due:
+            return None
+        self._unqueue(bid)
+        return self.wait(replace(bid, due=True))
+
     def _asked_for(self, event: BidMoveAsked, position: int) -> Trigger | None:
         if event.to == self.market:
             placed = OpenBid.of(event.placed, since=position)
@@ -359,6 +370,7 @@ class Book:
         if waits:
             self.owners.wait(bid)
         heappush(self._dying, (bid.last_chance, bid_id.int, bid_id))
+        self.returns.note(bid)
         if bid.terms.patience == "patient":
             return None
         self._drop_shapes_without_bids()
@@ -402,7 +414,7 @@ class Book:
             bid_id = bid.terms.bid_id
             self.told.pop(bid_id, None)
             self.granted_bids[bid_id] = bid
-        terms = [None if bid is None else bid.terms for bid in bids]
+        terms = [None if bid is None else bid.as_granted for bid in bids]
         self.leases.granted(zip(grants, terms, strict=True))
 
     def _of_lease(self, event: Event, position: int) -> Trigger | None:
@@ -420,6 +432,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     BidFilled: Book._filled,
     GrantRefused: Book._refused,
     BidMoveAsked: Book._asked_for,
+    ReturnDue: Book._due,
     BidHandedOn: Book._handed_on,
     RoundCleared: Book._cleared,
     LeaseGranted: Book._granted,

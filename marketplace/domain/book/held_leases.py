@@ -7,7 +7,7 @@ until they are published in a new offer: nobody reclaims in order to be leased a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +71,11 @@ class Held:
         """Tell if it was granted to a bid of that service class."""
         return self.bid is not None and self.bid.service_class == "interruptible"
 
+    @property
+    def is_pausable(self) -> bool:
+        """Tell if it was granted to a bid that lets the market pause its work."""
+        return self.bid is not None and self.bid.pausable
+
 
 _held, _span = maker(Held), tuple.__new__
 
@@ -89,6 +94,8 @@ class Holdings:
         """How reliable each host has proved."""
         self.interruptible: dict[HostId, dict[LeaseId, Held]] = {}
         """Those that the market may interrupt, by each host they are on."""
+        self.pausable: dict[HostId, dict[LeaseId, Held]] = {}
+        """Those whose work may be paused, likewise."""
         self.claims: dict[LeaseId, tuple[LeaseId, ...]] = {}
         """Grants that are not taken up yet, each with the leases that it ends sooner."""
         self._calendar = calendar
@@ -102,10 +109,9 @@ class Holdings:
     def put(self, held: Held) -> None:
         """Take in a lease whose time is taken in the calendar already."""
         self.held[held.granted.lease_id] = held
-        if held.is_interruptible:
+        for those in self._kinds_of(held):
             for share in held.granted.shares:
-                on_host = self.interruptible.setdefault(share.host_id, {})
-                on_host[held.granted.lease_id] = held
+                those.setdefault(share.host_id, {})[held.granted.lease_id] = held
 
     def granted(self, grants: Iterable[tuple[LeaseGranted, BidPlaced | None]]) -> None:
         """Take in new leases, each with the bid it is of, and what they cut of others."""
@@ -118,7 +124,7 @@ class Holdings:
             window, lease_id = event.window, event.lease_id
             starts, ends = from_below(window.starts_at), from_above(window.ends_at)
             self.held[lease_id] = held = _held(event, ends, bid)
-            if bid is not None and bid.service_class == "interruptible":
+            if bid is not None and (bid.service_class == "interruptible" or bid.pausable):
                 self.put(held)
             if bid is not None:
                 self._calendar.note_tenant(lease_id, bid.tenant_id)
@@ -237,18 +243,32 @@ class Holdings:
         return SupplyGrew(frozenset(freed)) if freed else None
 
     def _no_longer_interruptible(self, held: Held) -> None:
-        for share in held.granted.shares:
-            on_host = self.interruptible.get(share.host_id, {})
-            on_host.pop(held.granted.lease_id, None)
-            if not on_host:
-                self.interruptible.pop(share.host_id, None)
+        for those in self._kinds_of(held):
+            for share in held.granted.shares:
+                on_host = those.get(share.host_id, {})
+                on_host.pop(held.granted.lease_id, None)
+                if not on_host:
+                    those.pop(share.host_id, None)
+
+    def _kinds_of(self, held: Held) -> Iterator[dict[HostId, dict[LeaseId, Held]]]:
+        """Yield where a lease is kept besides."""
+        if held.is_interruptible:
+            yield self.interruptible
+        if held.is_pausable:
+            yield self.pausable
+
+    @property
+    def may_go(self) -> bool:
+        """Tell if there are leases that the market may interrupt, or pause."""
+        return bool(self.interruptible or self.pausable)
 
     def interruptible_on(self, hosts: Iterable[HostId]) -> list[Held]:
         """Return the leases on these hosts that the market may interrupt, each once."""
-        found: dict[LeaseId, Held] = {}
-        for host_id in hosts:
-            found.update(self.interruptible.get(host_id, {}))
-        return list(found.values())
+        return _on(self.interruptible, hosts)
+
+    def pausable_on(self, hosts: Iterable[HostId]) -> list[Held]:
+        """Return the leases on these hosts whose work may be paused, each once."""
+        return _on(self.pausable, hosts)
 
     def _noted(self, held: Held, event: LeaseClosed) -> set[HostId]:
         """Take note of how the hosts proved; return those that now may be reliable enough."""
@@ -290,6 +310,13 @@ class Holdings:
         since = max(span.starts, free_from)
         if kept and since < span.ends:
             self._calendar.take(uuid, Taken(since, span.ends, None))
+
+
+def _on(those: Mapping[HostId, dict[LeaseId, Held]], hosts: Iterable[HostId]) -> list[Held]:
+    found: dict[LeaseId, Held] = {}
+    for host_id in hosts:
+        found.update(those.get(host_id, {}))
+    return list(found.values())
 
 
 def _forms(listed: Listed) -> set[str]:

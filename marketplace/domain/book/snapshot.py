@@ -7,7 +7,7 @@ book's state has to be added here; a test compares the books of both ways field 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
@@ -47,6 +47,7 @@ class BidState:
     since: int
     rate: int
     deadline: int
+    due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +213,13 @@ def _claims(held: Iterable[HeldState]) -> dict[LeaseId, tuple[LeaseId, ...]]:
 
 
 def _state_of(bid: OpenBid) -> BidState:
-    return BidState(bid.terms, bid.since, bid.rate, bid.deadline)
+    return BidState(bid.terms, bid.since, bid.rate, bid.deadline, bid.due)
 
 
 def _bid(state: BidState) -> OpenBid:
     bid = OpenBid.of(state.terms, since=state.since)
+    if state.due:
+        bid = replace(bid, due=True)
     if (bid.rate, bid.deadline) == (state.rate, state.deadline):
         return bid
     amended = BidAmended(
@@ -225,4 +228,4 @@ def _bid(state: BidState) -> OpenBid:
         deadline=moment(state.deadline),
         at=state.terms.at,
     )
-    return bid.amended(amended, since=state.since)
+    return replace(bid.amended(amended, since=state.since), due=state.due)

@@ -35,8 +35,10 @@ from marketplace.domain.orderbook.triggers import (
 )
 from marketplace.domain.preemption.fill_resale import BIDS_MAX, sell_on
 from marketplace.domain.preemption.interrupt import preemption_for, written
+from marketplace.domain.preemption.pause import pause_for
 from marketplace.domain.preemption.reclaim_quota import lawful, reclaim_for
 from marketplace.domain.rounds.vetting import Part, vouched
+from marketplace.domain.verification.cuts import faults_of_cuts
 from marketplace.domain.verification.verify_round import faults
 
 
@@ -183,7 +185,7 @@ def _come(this: Pass, bid: OpenBid) -> list[MarketEvent]:
             return events
     else:
         events = list(told(book, bid, reason, now=this.at, round_id=this.round_id))
-    if book.quotas is None and not book.resales and not book.leases.interruptible:
+    if book.quotas is None and not book.resales and not book.leases.may_go:
         return events  # as mostly: what comes now would look for these one by one
     return _sold_on(this, [bid]) or _interrupting(this, bid) or events
 
@@ -202,13 +204,15 @@ def _sold_on(this: Pass, bids: list[OpenBid]) -> list[MarketEvent]:
 
 
 def _interrupting(this: Pass, bid: OpenBid) -> list[MarketEvent]:
-    """Interrupt for a bid: borrowers for what is its own, or interruptible leases at a price.
+    """Make room for a bid: pause work, or interrupt borrowers for what is its own, or at a price.
 
     Firm leases of borrowers only go where nothing else helps.
     """
     book, now, round_id, rules = this.book, this.at, this.round_id, this.rules
     if not rules.preemption:
         return []
+    if events := _pausing(this, bid):
+        return events
     plan = reclaim_for(book, bid, now=now)
     if plan is None or plan.firm:
         at_a_price = preemption_for(book, bid, now=now)
@@ -217,6 +221,17 @@ def _interrupting(this: Pass, bid: OpenBid) -> list[MarketEvent]:
         if events or plan is None:
             return events
     return written(book, bid, plan, now=now, round_id=round_id, rules=rules)
+
+
+def _pausing(this: Pass, bid: OpenBid) -> list[MarketEvent]:
+    """Pause work for a bid, where that passes the check that rounds pass."""
+    book, now, round_id, rules = this.book, this.at, this.round_id, this.rules
+    if bid.terms.patience != "immediate":
+        return []
+    plan = pause_for(book, bid, now=now)
+    events = lawful(book, written(book, bid, plan, now=now, round_id=round_id, rules=rules))
+    grants = [each for each in events if isinstance(each, LeaseGranted)]
+    return [] if next(faults_of_cuts(book, grants), None) else events
 
 
 def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:

@@ -23,7 +23,7 @@ from marketplace.domain.facts.values import (
 )
 
 
-class BidPlaced(Event, name="marketplace.bid-placed", version=18, grown_from=1):
+class BidPlaced(Event, name="marketplace.bid-placed", version=19, grown_from=1):
     """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
 
     earliest_start, deadline: the lease must lie between them. A fixed window is one whose
@@ -38,6 +38,8 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=18, grown_from=1):
     repeat_until: after its lease, or when it expires, the same is asked for again until then.
     resume: what is left of a lease that was cut short is asked for again. continues: it was placed
     for one of these reasons. seeks: which of several places within its limit it takes.
+    pausable: once it had the market's firm time, its work may be paused for others, and goes on
+    when there is room; it may have others paused until then (`preemption/pause.py`).
     """
 
     bid_id: BidId
@@ -70,6 +72,7 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=18, grown_from=1):
     resume: bool = False
     continues: Continues | None = None
     seeks: Seeks = "cheapest"
+    pausable: bool = False
 
 
 class BidAmended(Event, name="marketplace.bid-amended", version=7, grown_from=1):
@@ -146,7 +149,15 @@ class BidChainEnded(Event, name="marketplace.bid-chain-ended"):
     at: datetime
 
 
-class BidMoveAsked(Event, name="marketplace.bid-move-asked", version=13, grown_from=1):
+class ReturnDue(Event, name="marketplace.return-due"):
+    """The rest of paused work cannot wait longer: from here on others may be paused for it."""
+
+    bid_id: BidId
+    market: str
+    at: datetime
+
+
+class BidMoveAsked(Event, name="marketplace.bid-move-asked", version=14, grown_from=1):
     """Another market would serve the bid now: that of `market` is asked to hand it on to `to`.
 
     placed: the bid as it was placed, in its new market; limit, deadline: as last amended. What is
@@ -174,6 +185,7 @@ BidEvent = (
     | GrantRefused
     | BidChainEnded
     | BidMoveAsked
+    | ReturnDue
 )
 
 

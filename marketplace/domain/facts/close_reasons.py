@@ -18,6 +18,7 @@ WINDOW_OVER = 301
 INTERRUPTED = 302
 MARKET_AWAY = 303
 FILES_LATE = 304
+PAUSED = 305
 MONEY_SPENT = 401
 NEVER_STARTED = 501
 START_FAILED = 502
@@ -44,6 +45,7 @@ REASONS: dict[int, str] = {
     INTERRUPTED: "The market took the capacity for a firm bid, after the agreed notice.",
     MARKET_AWAY: "The market was away when the hosts should have been asked to start the work.",
     FILES_LATE: "The files or the image that the work needs did not come in time.",
+    PAUSED: "The market paused the work for other work; the rest goes on when there is room.",
     MONEY_SPENT: "There was no money for the lease to go on.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
@@ -71,7 +73,7 @@ FAULTS = HARDWARE | {
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
 
-CUT_SHORT = FAULTS | {RECLAIMED, RECLAIMED_BEFORE_START, INTERRUPTED, MARKET_AWAY}
+CUT_SHORT = FAULTS | {RECLAIMED, RECLAIMED_BEFORE_START, INTERRUPTED, MARKET_AWAY, PAUSED}
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
 
 WITHOUT_MONEY = frozenset({"funds-insufficient", "budget-spent"})

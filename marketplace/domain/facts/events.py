@@ -28,6 +28,7 @@ from marketplace.domain.facts.bid_events import BidFilled as BidFilled
 from marketplace.domain.facts.bid_events import BidMoveAsked as BidMoveAsked
 from marketplace.domain.facts.bid_events import BidPlaced as BidPlaced
 from marketplace.domain.facts.bid_events import GrantRefused as GrantRefused
+from marketplace.domain.facts.bid_events import ReturnDue as ReturnDue
 from marketplace.domain.facts.values import Certificate as Certificate
 from marketplace.domain.facts.values import Compensation as Compensation
 from marketplace.domain.facts.values import Continues as Continues
@@ -320,10 +321,11 @@ class LeaseShortened(Event, name="marketplace.lease-shortened"):
     at: datetime
 
 
-class LeaseInterrupted(Event, name="marketplace.lease-interrupted"):
-    """The market takes an interruptible lease's capacity for a firm bid, from `stop_at` on.
+class LeaseInterrupted(Event, name="marketplace.lease-interrupted", version=2, grown_from=1):
+    """The market takes a lease's capacity for another bid, from `stop_at` on.
 
     compensations: what the owners pay for it, by the terms of a reclaim with that notice.
+    pausing: its bid lets the market pause the work: nobody pays anything, and the rest goes on.
     """
 
     lease_id: LeaseId
@@ -331,6 +333,7 @@ class LeaseInterrupted(Event, name="marketplace.lease-interrupted"):
     stop_at: datetime
     compensations: tuple[Compensation, ...]
     at: datetime
+    pausing: bool = False
 
 
 class LeaseHostLost(Event, name="marketplace.lease-host-lost"):

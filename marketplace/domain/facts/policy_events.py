@@ -155,11 +155,12 @@ class GuaranteePeriodSet(Event, name="marketplace.guarantee-period-set"):
     why: str = ""
 
 
-class LeastRunSet(Event, name="marketplace.least-run-set", version=2, grown_from=1):
+class LeastRunSet(Event, name="marketplace.least-run-set", version=3, grown_from=1):
     """No lease is interrupted for another bid before it ran so long.
 
     gpu_class: of which GPUs, parts of them too; None: of all that no class speaks of. lifted: the
     class has no time of its own any more, and `seconds` says nothing.
+    firm: it is not about leases but about work that may be paused: so much of it is done first.
     """
 
     market: str
@@ -168,6 +169,7 @@ class LeastRunSet(Event, name="marketplace.least-run-set", version=2, grown_from
     why: str = ""
     gpu_class: str | None = None
     lifted: bool = False
+    firm: bool = False
 
 
 class UseAllowed(Event, name="marketplace.use-allowed"):

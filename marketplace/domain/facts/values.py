@@ -168,6 +168,8 @@ class Continues:
     chain, from 2 on. lease_id: the lease before it; None: that bid got none. resumes: it asks
     for the rest of that lease's time; else for all of it anew. keeps_off: hosts that may be as
     good as before in a moment, and are not asked again until then.
+    done_seconds: what of the time that was asked for at first is done and safe; pauses: how often
+    the work was paused until now; paused: it was just now. Of a bid that resumes.
     """
 
     first_id: BidId
@@ -176,6 +178,9 @@ class Continues:
     lease_id: LeaseId | None
     resumes: bool
     keeps_off: tuple[KeptOff, ...] = ()
+    done_seconds: int = 0
+    pauses: int = 0
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +228,7 @@ class Cut:
 
     lease_id: LeaseId
     ends_at: datetime
-    because: Literal["resold", "interrupted"]
+    because: Literal["resold", "interrupted", "paused"]
 
 
 @made_quickly

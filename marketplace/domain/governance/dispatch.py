@@ -71,10 +71,15 @@ def set_counting(now: Policies, event: policy_events.CountingSet, by: Setter) ->
 
 LEAST_RUN_SECONDS_MAX = 86_400
 LEAST_RUN_CLASSES_MAX = 100
+FIRM_SECONDS_MAX = 7 * 86_400
 
 
 class LeastRunMissing(Invalid):
     """Say how long leases run at least, or lift what holds for a class that you name."""
+
+
+class FirmTimeOfAll(Invalid):
+    """The firm time of work that may be paused is one for all classes of GPUs; it is not lifted."""
 
 
 class TooManyLeastRuns(Refusal):
@@ -85,9 +90,11 @@ def set_least_run(now: Policies, event: policy_events.LeastRunSet, by: Setter) -
     """Set how long a lease runs at least before it is interrupted for another bid.
 
     Raises: PolicyNotYours, GpuClassUnreadable, LeastRunMissing, FigureOutOfRange,
-        TooManyLeastRuns.
+        FirmTimeOfAll, TooManyLeastRuns.
     """
     authority.need_platform(by)
+    if event.firm:
+        return _set_firm_time(now, event)
     if event.gpu_class == ANY_CLASS:
         event = replace(event, gpu_class=None)
     if event.gpu_class is not None:
@@ -99,6 +106,14 @@ def set_least_run(now: Policies, event: policy_events.LeastRunSet, by: Setter) -
     if len(after.classes) > LEAST_RUN_CLASSES_MAX:
         raise TooManyLeastRuns()
     return [] if after == now.least_runs else [event]
+
+
+def _set_firm_time(now: Policies, event: policy_events.LeastRunSet) -> Events:
+    if event.gpu_class not in (None, ANY_CLASS) or event.lifted:
+        raise FirmTimeOfAll()
+    authority.need_figure(event.seconds, FIRM_SECONDS_MAX)
+    event = replace(event, gpu_class=None)
+    return [] if event.seconds == now.least_runs.firm_seconds else [event]
 
 
 Policy = (

@@ -111,7 +111,7 @@ class Queue:
         level = level_of(bid.gpus_min) if alone else 0
         gpus = bid.gpus if bid.lapses == NEVER and is_plain(bid) else 0
         asked = (shape, level, bid.duration_min // 1_000, slot, gpus)
-        group.insert((-reach, bid.since, bid.earliest, bid.deadline), asked)
+        group.insert((-reach, bid.queued, bid.earliest, bid.deadline), asked)
         insort(keys, -reach)
 
     def _slot(self, bid: OpenBid, shape: int) -> int:

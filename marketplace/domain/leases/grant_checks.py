@@ -172,7 +172,13 @@ def cut_short(
         raise changed
     if cut.ends_at < now + least_notice(lease.terms.shares) - LATE_MAX:
         raise GrantUnfit("too-late", decided_at=granted.at)
-    return interrupt(lease, in_favour_of=lease_id, stop_at=cut.ends_at, now=granted.at)
+    return interrupt(
+        lease,
+        in_favour_of=lease_id,
+        stop_at=cut.ends_at,
+        now=granted.at,
+        pausing=cut.because == "paused",
+    )
 
 
 def _is_for_sale(lease: Lease, cut: Cut, granted: LeaseGranted) -> bool:

@@ -153,13 +153,14 @@ class Lease(LeaseState):
     def _reason_before_start(self) -> int:
         if self.stop_at is not None and self.stop_at < self.ends_at:
             before = close_reasons.RECLAIMED_BEFORE_START
-            return close_reasons.INTERRUPTED if self.rights.interrupted else before
+            return self._reason_of_market() if self.rights.interrupted else before
         # Only the market's own clock asks hosts to start, so that none was asked is its own doing.
         return close_reasons.MARKET_AWAY
 
     def _reason_of_due(self) -> int:
         if self.stop_at is not None and self.stop_at <= self.ends_at:
-            return close_reasons.INTERRUPTED if self.rights.interrupted else close_reasons.RECLAIMED
+            market = self._reason_of_market()
+            return market if self.rights.interrupted else close_reasons.RECLAIMED
         if self.rights.shortened is not None and self.started:
             return close_reasons.RESOLD
         if self.hosts - self.started - self.awaiting:
@@ -170,6 +171,9 @@ class Lease(LeaseState):
         if refused is not None and refused.reason in close_reasons.WITHOUT_MONEY:
             return close_reasons.MONEY_SPENT
         return close_reasons.WINDOW_OVER
+
+    def _reason_of_market(self) -> int:
+        return close_reasons.PAUSED if self.rights.pausing else close_reasons.INTERRUPTED
 
     def _end(self, reason: int, at: datetime) -> Sequence[LeaseEvent]:
         return [LeaseEnding(lease_id=self.terms.lease_id, reason=reason, at=at)]

@@ -121,12 +121,18 @@ def _shares_of(lease: Lease, owner_id: TenantId | None) -> list[Share]:
 
 
 def interrupt(
-    lease: Lease, *, in_favour_of: LeaseId, stop_at: datetime, now: datetime
+    lease: Lease,
+    *,
+    in_favour_of: LeaseId,
+    stop_at: datetime,
+    now: datetime,
+    pausing: bool = False,
 ) -> list[LeaseEvent]:
-    """Take up that the engine gave a lease's capacity to a firm bid from `stop_at` on.
+    """Take up that the engine gave a lease's capacity to another bid from `stop_at` on.
 
-    The consumer is compensated by each owner as by a reclaim with that notice. A lease that is
-    over, or stops by then because its owner wants it back, is left alone.
+    The consumer is compensated by each owner as by a reclaim with that notice; where the work is
+    paused it goes on later, as its bid allows, and nobody owes anything. A lease that is over, or
+    stops by then because its owner wants it back, is left alone.
     """
     sooner = lease.stop_at is not None and lease.stop_at <= stop_at
     if sooner or lease.over or lease.state == "ending":
@@ -134,7 +140,7 @@ def interrupt(
     owners = dict.fromkeys(share.owner_id for share in lease.terms.shares)
     owed = [
         Compensation(owner, lease.compensation(owner, asked_at=now, stop_at=stop_at))
-        for owner in owners
+        for owner in (() if pausing else owners)
     ]
     return [
         LeaseInterrupted(
@@ -143,6 +149,7 @@ def interrupt(
             stop_at=stop_at,
             compensations=tuple(owed),
             at=now,
+            pausing=pausing,
         )
     ]
 

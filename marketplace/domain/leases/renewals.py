@@ -38,6 +38,7 @@ from marketplace.domain.bids.bounds import (
     RESUMES_FROM,
     RESUMES_LEASE,
 )
+from marketplace.domain.bids.pausing import done_before, finish_by
 from marketplace.domain.bids.query_language import GRACE_MAX
 from marketplace.domain.bids.sources import pinned
 from marketplace.domain.facts import close_reasons
@@ -159,7 +160,7 @@ def _resumed(before: Before, lease: Lease, rest: timedelta, now: datetime) -> Bi
     earliest = max(now, before.bid.terms.earliest_start)
     if len(kept_off) > TRIES_AT_ONCE:
         earliest, kept_off = max(earliest, now + RETRY_AFTER), ()
-    continues = replace(_link(before, resumes=True), keeps_off=kept_off)
+    continues = replace(_link_of_rest(before, lease, now), keeps_off=kept_off)
     asked = replace(
         _copied(before, terms),
         gpus=gpus,
@@ -168,13 +169,35 @@ def _resumed(before: Before, lease: Lease, rest: timedelta, now: datetime) -> Bi
         duration_min_seconds=None if shortest == longest else shortest // ONE_SECOND,
         # No sooner than its bid wanted it to begin.
         earliest_start=earliest,
-        deadline=before.bid.deadline,
+        deadline=_finish_by(before, lease),
         continues=continues,
         # Work that was interrupted goes on as soon as it can, and waits for no round.
         patience="immediate",
         seeks="soonest",
     )
     return _paid(before, asked, now)
+
+
+def _link_of_rest(before: Before, lease: Lease, now: datetime) -> Continues:
+    """Return what the rest goes on from, with what is done of the work by now."""
+    terms, paused = before.bid.terms, lease.ending_reason == close_reasons.PAUSED
+    link = terms.continues
+    pauses = link.pauses if link is not None and link.resumes else 0
+    return replace(
+        _link(before, resumes=True),
+        done_seconds=done_before(terms) + lease.left(now).kept // ONE_SECOND,
+        pauses=pauses + paused,
+        paused=paused,
+    )
+
+
+def _finish_by(before: Before, lease: Lease) -> datetime:
+    """Return by when the rest has to be done.
+
+    What went on in place, beyond the deadline of its bid, may do so until its bid says.
+    """
+    deadline = before.bid.deadline
+    return deadline if lease.ends_at <= deadline else max(deadline, finish_by(before.bid.wanted))
 
 
 def _copied(before: Before, base: BidPlaced) -> BidTerms:

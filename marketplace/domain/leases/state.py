@@ -68,12 +68,13 @@ class Rights:
 
     stop_at: when the first of all claims is due. reclaims: the last of each owner, the one that
     is due first in front. interrupted: the market's own claim is due first; reclaimed_first: an
-    owner's claim was there before it.
+    owner's claim was there before it; pausing: the work goes on later, its bid allows that.
     """
 
     stop_at: datetime | None = None
     reclaims: tuple[Reclaim, ...] = ()
     interrupted: bool = False
+    pausing: bool = False
     reclaimed_first: bool = False
     resale: events.ResaleListed | None = None
     resale_open: bool = False
@@ -115,6 +116,7 @@ class Rights:
                     stop_at=event.stop_at,
                     reclaims=(first, *others),
                     interrupted=False,
+                    pausing=False,
                     resale=None,
                 )
             case events.LeaseInterrupted():
@@ -124,6 +126,7 @@ class Rights:
                     stop_at=event.stop_at,
                     reclaims=tuple(paid),
                     interrupted=True,
+                    pausing=event.pausing,
                     reclaimed_first=self.reclaimed_first
                     or (self.stop_at is not None and not self.interrupted),
                     resale=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import NamedTuple, Protocol
 
 from ledger.domain.ids import BidId, HostId
@@ -11,12 +12,14 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
 from listings.domain.gpus import names_share
 from marketplace.domain.bids.abilities import needs_of
+from marketplace.domain.bids.pausing import ROOM_WITHIN, is_return, return_due_at
 from marketplace.domain.facts.events import BidAmended, BidPlaced, GpuRequest, KeptOff
-from marketplace.domain.facts.instants import Millis, from_above, from_below, whole_second
+from marketplace.domain.facts.instants import Millis, from_above, from_below, moment, whole_second
 from marketplace.domain.facts.values import TAKES_SHARES, ReclaimTerm
 from marketplace.domain.orderbook.host_reliability import Record, meets
 
 NEVER = 1 << 62
+_ROOM_WITHIN = ROOM_WITHIN // timedelta(milliseconds=1)
 CLASS_RANK = {"reserved": 0, "on-demand": 1, "interruptible": 2}
 
 
@@ -72,6 +75,8 @@ class OpenBid:
     duration_min: int
     lapses: int
     """The last moment at which it may be granted anything."""
+    due: bool = False
+    """It is the rest of paused work, and cannot wait longer."""
 
     @classmethod
     def of(cls, placed: BidPlaced, *, since: int) -> OpenBid:
@@ -106,6 +111,7 @@ class OpenBid:
             limit=_within(whole.terms, rate, whole.gpus, whole.duration),
             reach=_within(whole.terms, rate, whole.gpus_min, whole.duration_min),
             deadline=from_below(event.deadline),
+            due=self.due,
         )
 
     def sized(self, gpus: int, duration: int) -> OpenBid:
@@ -193,6 +199,39 @@ class OpenBid:
         return None if own else self.shape.request.lacks(offer)
 
     @property
+    def returns(self) -> bool:
+        """Tell if it is the rest of work that may be paused."""
+        return self.terms.pausable and is_return(self.terms)
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Tell if it takes what can be had at once, and reserves nothing that somebody holds."""
+        return self.returns and not self.due
+
+    def soon(self, now: int) -> OpenBid:
+        """Return it as it is if it has to begin soon."""
+        starts = max(self.earliest, whole_second(now)) + _ROOM_WITHIN
+        return replace(self, deadline=min(self.deadline, Millis(starts + self.duration)))
+
+    @property
+    def due_at(self) -> int:
+        """Return when the rest of paused work cannot wait longer."""
+        return from_above(return_due_at(self.terms, moment(self.deadline)))
+
+    @property
+    def as_granted(self) -> BidPlaced:
+        """Return its terms as a lease of it needs them: where its work may be paused, with the
+        deadline as last amended."""
+        if not self.terms.pausable:
+            return self.terms
+        return replace(self.terms, deadline=moment(self.deadline))
+
+    @property
+    def queued(self) -> int:
+        """Return its place among bids of equal limit: paused work comes before all others."""
+        return self.since - NEVER if self.returns else self.since
+
+    @property
     def waits(self) -> bool:
         """Tell if it stays in the book when it is not met as it comes."""
         return self.terms.good_till not in ("immediate-or-cancel", "fill-or-kill")
@@ -217,7 +256,7 @@ class OpenBid:
     @property
     def price_time(self) -> tuple[int, int, str]:
         """Return the place in the queue of the instant lane: highest limit, then first come."""
-        return (-self.reach, self.since, str(self.terms.bid_id))
+        return (-self.reach, self.queued, str(self.terms.bid_id))
 
     @property
     def round_order(self) -> tuple[int, int, int, str]:

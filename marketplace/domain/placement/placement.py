@@ -83,9 +83,30 @@ def place(
         entries: the offers that fit the bid's shape, cheapest first.
         limit: in place of the bid's own; None: any price.
     """
+    if bid.waits_for_room:
+        return _without_reserving(bid, list(entries), calendar, now=now, limit=limit)
     if bid.seeks_soonest:
         return _soonest(bid, list(entries), calendar, now=now, limit=limit)
     return cheapest(bid, entries, calendar, now=now, limit=limit)
+
+
+def _without_reserving(
+    bid: OpenBid, entries: Sequence[Entry], calendar: Calendar, *, now: int, limit: int | None
+) -> Placement | None:
+    """Find what begins soon, or when a window opens: not what somebody holds until then.
+
+    Who holds it may leave sooner, and then it can be had at once.
+    """
+    at_once = _soonest(bid.soon(now), entries, calendar, now=now, limit=limit)
+    if at_once is not None:
+        return at_once
+    later = _soonest(bid, entries, calendar, now=now, limit=limit)
+    held = later is not None and any(
+        span.ends > now and span.starts < later.starts
+        for _, uuid in later.gpus
+        for span in calendar.held(uuid)
+    )
+    return None if held else later
 
 
 def _soonest(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
 
 from ledger.domain.ids import HostId, LeaseId
@@ -64,11 +65,19 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where a bid goes once these leases are interrupted, each in its way, and at what price."""
+    """Where a bid goes once these leases are interrupted, each in its way, and at what price.
+
+    because: they end, or are paused: then their work goes on later.
+    """
 
     placement: Placement
     price: int
     victims: tuple[Victim, ...]
+    because: Literal["interrupted", "paused"] = "interrupted"
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        return tuple(Cut(each.lease_id, moment(each.stop), self.because) for each in self.victims)
 
 
 def preemption_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
@@ -84,8 +93,7 @@ def written(
     """Write a plan down: one grant, which cuts the leases that go for it; nothing without one."""
     if plan is None:
         return []
-    cuts = tuple(Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims)
-    fill = Fill(bid, lease_id_of(round_id, bid), plan.placement, plan.price, cuts=cuts)
+    fill = Fill(bid, lease_id_of(round_id, bid), plan.placement, plan.price, cuts=plan.cuts)
     clearing = rules.priced(Clearing((fill,), (), without(book.calendar, plan.victims)))
     return [*decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())]
 

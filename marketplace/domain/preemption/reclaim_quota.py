@@ -72,7 +72,7 @@ class Standing:
 class Reclaim(Plan):
     """A plan that takes back borrowed quota of one class. firm: if any lease of it is."""
 
-    gpu_class: str
+    gpu_class: str = ANY_CLASS
 
     @property
     def firm(self) -> bool:
@@ -199,7 +199,9 @@ class _Attempt:
         placement = self._placed(victims)
         assert placement is not None, "the planner asked for it"
         price = _price(self._bid, placement, victims, self._now)
-        return None if price is None else Reclaim(placement, price, victims, self._gpu_class)
+        if price is None:
+            return None
+        return Reclaim(placement, price, victims, gpu_class=self._gpu_class)
 
     def _may_go(self) -> Iterator[tuple[LeaseId, Victim]]:
         for lease_id, use in self._quotas.uses.items():

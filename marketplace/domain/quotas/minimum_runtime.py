@@ -20,6 +20,8 @@ from marketplace.domain.facts.policy_events import LeastRunSet
 
 LEAST_RUN_SECONDS = 30 * 60
 """Where no policy says another."""
+FIRM_SECONDS = 60 * 60
+"""So much of work that may be paused is done first, where no policy says another."""
 
 _BETWEEN_MODELS = re.compile(r"\+(?![a-z])")
 """Not what a profile ends in: `1g.10gb+me`."""
@@ -32,8 +34,12 @@ class LeastRuns:
     seconds: int = LEAST_RUN_SECONDS
     classes: tuple[tuple[str, int], ...] = ()
     """By class, in order."""
+    firm_seconds: int = FIRM_SECONDS
+    """How much of work that may be paused is done first: not of a lease, but of all of it."""
 
     def after(self, event: LeastRunSet) -> LeastRuns:
+        if event.firm:
+            return replace(self, firm_seconds=event.seconds)
         if event.gpu_class is None:
             return replace(self, seconds=event.seconds)
         name = model_of(event.gpu_class)

@@ -1,19 +1,22 @@
 """After the search of a round: room for refused bids in what others hold, at its price.
 
 First, what is a unit's own comes back to bids within its nominal quota that cannot wait any longer
-(`reclaim_quota`). Then what is left of leases whose consumers sell it; then, for firm bids, what
-interruptible leases have. All with notice and compensation, as few leases as will do, and only once
-the place of the bid is proved. Each grant names the leases that it cuts. Only a few bids are tried
-in a round, those that cannot wait and those that would be worth the most first.
+(`reclaim_quota`). Then what is left of leases whose consumers sell it; then what work has that may
+be paused (`pause`); then, for firm bids, what interruptible leases have. All with notice and, but
+for pauses, compensation, as few leases as will do, and only once the place of the bid is proved.
+Each grant names the leases that it cuts. Only a few bids are tried in a round, those that cannot
+wait and those that would be worth the most first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.admission.gate import Found
+from marketplace.domain.book.book import Book
 from marketplace.domain.clearing.fills import Fill, shares_of
 from marketplace.domain.clearing.work_budget import Tries
 from marketplace.domain.facts.events import Cut
@@ -23,6 +26,7 @@ from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.placement import Placement
 from marketplace.domain.preemption.fill_resale import Shelf
 from marketplace.domain.preemption.interrupt import Plan, plan_for
+from marketplace.domain.preemption.pause import pause_for
 from marketplace.domain.preemption.reclaim_quota import (
     Reclaim,
     Standing,
@@ -47,7 +51,7 @@ def make_room(
     """
     room, book, gate = _Room(this, calendar), this.book, this.gate
     interrupting = this.interrupting
-    soft = interrupting and bool(book.leases.interruptible)
+    soft = interrupting and book.leases.may_go
     for bid in may_be_at_risk(room.standing, refused)[:BIDS_MAX] if gate and interrupting else ():
         if not tries.more(bid.bid_id):
             break
@@ -70,6 +74,21 @@ def make_room(
     return room.fills, room.calendar
 
 
+class Planned(Protocol):
+    """What plans who gives way to a bid."""
+
+    def __call__(
+        self,
+        book: Book,
+        bid: OpenBid,
+        *,
+        now: int,
+        calendar: Calendar | None = None,
+        spared: Collection[LeaseId] = (),
+    ) -> Plan | None:
+        """Return the plan; None: nobody does, or to no avail."""
+
+
 @dataclass(slots=True)
 class _Room:
     """What has been found so far, and how the calendar is with it."""
@@ -90,8 +109,9 @@ class _Room:
     def serve(self, bid: OpenBid, *, soft: bool, own: bool) -> None:
         """Find room for a bid: what is for sale, its unit's own, or what pays for itself.
 
-        own: whether it may take back what is its unit's own. soft: whether there are interruptible
-        leases. Firm ones only go where interrupting those at a price does not help.
+        own: whether it may take back what is its unit's own. soft: whether there are leases that
+        may be interrupted or paused. Firm ones only go where interrupting those at a price does
+        not help.
         """
         found = self.bought(bid) if self.this.book.resales else None
         if found is None and own:
@@ -101,8 +121,10 @@ class _Room:
             if plan.firm and soft:
                 found = self.interrupted(bid)
             found = found or self.taken_back(bid, plan)
-        elif found is None and soft and bid.terms.service_class != "interruptible":
-            found = self.interrupted(bid)
+        elif found is None and soft:
+            found = self.paused(bid)
+            if found is None and bid.terms.service_class != "interruptible":
+                found = self.interrupted(bid)
         if found is not None:
             self.fills.append(found)
 
@@ -120,9 +142,7 @@ class _Room:
             quotas.move(victim_id, use)
         if not lets:
             return None
-        cuts = [Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims]
-        fill = self._fill(bid, plan.placement, plan.price, cuts)
-        return self._take(fill)
+        return self._take(self._fill(bid, plan.placement, plan.price, plan.cuts))
 
     def bought(self, bid: OpenBid) -> Fill | None:
         """Return the grant of rests of leases at the prices that their sellers ask."""
@@ -141,10 +161,17 @@ class _Room:
 
     def interrupted(self, bid: OpenBid) -> Fill | None:
         """Return the grant of what interruptible leases give up, at what covers their loss."""
+        return self._planned(bid, plan_for)
+
+    def paused(self, bid: OpenBid) -> Fill | None:
+        """Return the grant of what work gives up that is paused, at what it paid at least."""
+        return self._planned(bid, pause_for) if self.this.book.leases.pausable else None
+
+    def _planned(self, bid: OpenBid, planned: Planned) -> Fill | None:
         plans: dict[int, Plan] = {}
 
         def find(wish: OpenBid) -> Found | None:
-            plan = plan_for(
+            plan = planned(
                 self.this.book, wish, now=self.this.at, calendar=self.calendar, spared=self.cut
             )
             if plan is None:
@@ -156,9 +183,7 @@ class _Room:
         if placement is None:
             return None
         plan = plans[placement.starts]
-        cuts = [Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims]
-        fill = self._fill(bid, placement, plan.price, cuts)
-        return self._take(fill)
+        return self._take(self._fill(bid, placement, plan.price, plan.cuts))
 
     def _let(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Placement | None:
         """Find a place that the quotas allow, and count it there."""

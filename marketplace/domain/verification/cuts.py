@@ -1,4 +1,4 @@
-"""Prove that a round takes from leases only what it may: what is for sale, interruptible, borrowed.
+"""Prove that a round takes from leases only what it may: for sale, soft or borrowed.
 
 Reads the leases and their sales as the facts left them; shares nothing with what chose them. That
 no fewer would have done, and none goes before its turn, is not asked here: it harms nobody who is
@@ -14,57 +14,15 @@ from datetime import datetime, timedelta
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
-from listings.domain.gpus import model_of
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
 from marketplace.domain.facts.events import Cut, LeaseGranted, Resold
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import ONE_MILLI, moment
 from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.verification.least_run import least_run
+from marketplace.domain.verification.pauses import faults_of_pause
 from marketplace.domain.verification.reclaimed_quota import Stopped, faults_of_reclaim, owed
-
-NAME_CHARS = 64
-"""A name of models that is as long may be cut off: then all that is set may be about the lease."""
-
-
-def least_run(book: Book, lease: LeaseGranted) -> timedelta:
-    """Return how long a lease runs at least: as long as any of its GPUs is promised."""
-    everywhere, by_class = book.least_runs.seconds, book.least_runs.classes
-    if len(lease.gpu_model) >= NAME_CHARS:
-        return timedelta(seconds=max(everywhere, *(each for _, each in by_class), everywhere))
-    longest = 0
-    for model in _models(lease.gpu_model):
-        promised, narrowest = everywhere, (-1, -1)
-        for gpu_class, seconds in by_class:
-            how_narrow = _names(gpu_class, model)
-            if how_narrow is None or how_narrow < narrowest:
-                continue
-            promised = max(promised, seconds) if how_narrow == narrowest else seconds
-            narrowest = how_narrow
-        longest = max(longest, promised)
-    return timedelta(seconds=longest)
-
-
-def _names(gpu_class: str, model: str) -> tuple[int, int] | None:
-    """Return how narrowly a class names a model, a part before its card; None: it does not."""
-    named, there = gpu_class.split("-"), model_of(model).split("-")
-    if named[0] != there[0] or not set(named) <= set(there):
-        return None
-    # Of normal names only the words for parts, profiles and sizes, are in lower case.
-    return int(any(word != word.upper() for word in named)), len(gpu_class)
-
-
-def _models(together: str) -> Iterator[str]:
-    """Yield the models of a name such as H100-80GB-1g.10gb+me+L4."""
-    model = ""
-    for piece in together.split("+"):
-        if model and piece[:1].islower():
-            model += f"+{piece}"
-            continue
-        if model:
-            yield model
-        model = piece
-    yield model
 
 
 def ends_of(grants: Sequence[LeaseGranted]) -> dict[LeaseId, datetime]:
@@ -102,7 +60,7 @@ def _of_grant(
             yield f"lease {cut.lease_id} is cut already for {it.claim.granted_to}"
         if not granted.at <= cut.ends_at < moment(it.ends):
             yield f"lease {cut.lease_id} cannot end at {cut.ends_at}"
-        check = _sold if cut.because == "resold" else _stopped
+        check = {"resold": _sold, "paused": faults_of_pause}.get(cut.because, _stopped)
         yield from (f"lease {cut.lease_id} {said}" for said in check(book, granted, bid, cut, it))
     stopped = [
         (held[cut.lease_id], cut)

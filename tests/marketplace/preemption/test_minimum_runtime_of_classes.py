@@ -34,7 +34,7 @@ from marketplace.domain.governance.dispatch import LeastRunMissing, TooManyLeast
 from marketplace.domain.preemption.interrupt import undisturbed_until
 from marketplace.domain.quotas.minimum_runtime import LeastRuns
 from marketplace.domain.quotas.policies_in_force import Policies
-from marketplace.domain.verification.cuts import least_run as verified
+from marketplace.domain.verification.least_run import least_run as verified
 from marketplace.domain.verification.verify_round import faults
 from marketplace.replay.round import replay_round
 from tests.conftest import NOON

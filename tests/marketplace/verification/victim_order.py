@@ -33,7 +33,8 @@ from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.verification.card_units import Size, counted, counted_in
-from marketplace.domain.verification.cuts import faults_at_price, least_run
+from marketplace.domain.verification.cuts import faults_at_price
+from marketplace.domain.verification.least_run import least_run
 from marketplace.domain.verification.occupancy import faults_of_cards, faults_of_cleaning
 from marketplace.domain.verification.quotas import faults_of_quotas, use_of
 from marketplace.domain.verification.reclaimed_quota import InClass, faults_of_compensation

@@ -42,6 +42,7 @@ def again(row: BidRow, *, models: Container[str]) -> dict[str, Any]:
         "patience": "soonest" if row.seeks == "soonest" else row.patience,
         "burst_allowed": row.burst_allowed,
         "resume": row.resume,
+        "pausable": row.pausable,
         "saves_minutes": saves and saves // 60,
         "idle_minutes": idle and idle // 60,
         "command": shlex.join(row.command),

@@ -164,6 +164,7 @@ FOLDED = (
     "secrets",
     "secret_variables",
     "resume",
+    "pausable",
     "image",
 )
 """Fields that most bids leave as they are."""
@@ -194,6 +195,7 @@ class BidForm(forms.Form):
     auto_extend_until = MomentField(label="Extend automatically until", required=False)
     repeat_until = MomentField(label="Repeat until", required=False)
     resume = forms.BooleanField(label="Resume interrupted work", required=False)
+    pausable = forms.BooleanField(label="May be paused", required=False)
     saves_minutes = forms.IntegerField(
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
@@ -330,4 +332,5 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
         auto_extend_until=data["auto_extend_until"],
         repeat_until=data["repeat_until"],
         resume=data["resume"],
+        pausable=data["pausable"],
     )

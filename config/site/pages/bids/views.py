@@ -340,6 +340,7 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         "length": _length(row),
         "most": most if budget is None else min(most, budget),
         "budget": budget,
+        "done": timedelta(seconds=row.done_seconds),
         "shortest": None if shortest is None else timedelta(seconds=shortest),
         "ended_because": ENDED_BECAUSE.get(row.ended_because, ENDED_BECAUSE["deadline"]),
         "command_line": shlex.join(row.command),

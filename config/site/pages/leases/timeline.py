@@ -149,6 +149,9 @@ def _claim(claim: Event) -> Step | None:
             return Step(event.at, "The host is not heard any more", detail, "bad")
         case LeaseHardwareFailed() as event:
             return Step(event.at, "The hardware failed", _failure(event), "bad")
+        case LeaseInterrupted(pausing=True) as event:
+            detail = f"It has until {local(event.stop_at)} to save itself, and goes on later."
+            return Step(event.at, "The work is paused for other work", detail, "warn")
         case LeaseInterrupted() as event:
             detail = f"The work has until {local(event.stop_at)}; then it is stopped."
             return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
