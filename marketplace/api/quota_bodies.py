@@ -12,8 +12,8 @@ from ledger.access import Actor
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from marketplace.domain.governance.authority import GPU_HOURS_MAX, WHY_CHARS_MAX
 from marketplace.domain.governance.dispatch import (
+    FIRM_SECONDS_MAX,
     HALF_LIFE_SECONDS_MAX,
-    LEAST_RUN_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,
     WEIGHT_PPM_MAX,
@@ -118,12 +118,14 @@ class LeastRunBody(Reasoned):
     """How long a lease runs at least before it is interrupted for another bid.
 
     gpu_class: of which GPUs; left out: of all that no class speaks of. lift: in place of `seconds`:
-    the class has no time of its own any more.
+    the class has no time of its own any more. firm: it is how much of work that may be paused is
+    done before it is, up to seven days; of no class.
     """
 
-    seconds = CountField(value_min=0, value_max=LEAST_RUN_SECONDS_MAX, required=False)
+    seconds = CountField(value_min=0, value_max=FIRM_SECONDS_MAX, required=False)
     gpu_class = TextField(required=False)
     lift = serializers.BooleanField(required=False)
+    firm = serializers.BooleanField(required=False)
 
 
 class CountingBody(Reasoned):

@@ -263,10 +263,12 @@ class ClassLeastRunShape(serializers.Serializer[Any]):
 class LeastRunShape(serializers.Serializer[Any]):
     """How long a lease runs at least before it is interrupted for another bid.
 
-    classes: those with a time of their own; `seconds` holds for all others.
+    classes: those with a time of their own; `seconds` holds for all others. firm_seconds: how much
+    of work that may be paused is done before it is.
     """
 
     seconds = serializers.IntegerField()
+    firm_seconds = serializers.IntegerField()
     classes = ClassLeastRunShape(many=True)
 
 
@@ -280,7 +282,8 @@ class QuotaLeastRun(Setting):
         """Show what is in force; for everybody to know."""
         found = queries.least_runs(self.store(), market=market_of(request))
         classes = [{"gpu_class": name, "seconds": seconds} for name, seconds in found.classes]
-        return Response({"seconds": found.seconds, "classes": classes})
+        figures = {"seconds": found.seconds, "firm_seconds": found.firm_seconds}
+        return Response(figures | {"classes": classes})
 
     @extend_schema(request=LeastRunBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:

@@ -45,4 +45,5 @@ class Variant:
         """Tell if what was set within the stretch is left out."""
         if isinstance(event, HalfLifeSet):
             return self.half_life_seconds is not None
-        return self.least_run_seconds is not None and event.gpu_class is None
+        of_all = event.gpu_class is None and not event.firm
+        return self.least_run_seconds is not None and of_all

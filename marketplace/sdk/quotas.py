@@ -215,13 +215,21 @@ def least_run(
         str | None, typer.Option("--class", help="of these GPUs and parts of them; else of all")
     ] = None,
     lift: Annotated[bool, typer.Option("--lift", help="the class has none of its own")] = False,
+    firm: Annotated[
+        bool, typer.Option("--firm", help="how much of work is done before it may be paused")
+    ] = False,
     why: Why = "",
     market: Market = None,
 ) -> None:
     """Set, or show, how long a lease runs at least before another bid may interrupt it."""
     if length is not None or lift:
         seconds = None if length is None else length_of(length)
-        said = {"seconds": seconds, "gpu_class": gpu_class, "lift": lift or None}
+        said = {
+            "seconds": seconds,
+            "gpu_class": gpu_class,
+            "lift": lift or None,
+            "firm": firm or None,
+        }
         _set(context, market, "least-run", **said, why=why)
         return
     session = session_of(context)
@@ -232,6 +240,8 @@ def least_run(
     session.printer.say(f"No lease is interrupted before it ran {found['seconds']} s.")
     for each in found["classes"]:
         session.printer.say(f"None of {each['gpu_class']} before it ran {each['seconds']} s.")
+    if (firm_seconds := found.get("firm_seconds")) is not None:
+        session.printer.say(f"No work is paused before {firm_seconds} s of it are done.")
 
 
 @app.command()

@@ -135,7 +135,11 @@ def _least_run(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str
     if lifted == (seconds is not None):
         raise LeastRunMissing()
     return LeastRunSet(
-        seconds=seconds or 0, gpu_class=asked.get("gpu_class"), lifted=lifted, **about
+        seconds=seconds or 0,
+        gpu_class=asked.get("gpu_class"),
+        lifted=lifted,
+        firm=bool(asked.get("firm")),
+        **about,
     )
 
 

@@ -146,6 +146,7 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
         ("least-run", {"seconds": 0, "gpu_class": "H100"}),
         ("least-run", {"seconds": 60, "gpu_class": "L4"}),
         ("least-run", {"lift": True, "gpu_class": "L4"}),
+        ("least-run", {"seconds": 172_800, "firm": True}),
         ("counting", {"counts": "parts"}),
         ("half-life", {"seconds": 86_400}),
         ("period", {"seconds": 604_800, "starts_at": "2026-01-05T00:00:00Z"}),
@@ -160,6 +161,13 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
         answer = platform.post("/api/v1/quotas/least-run", nothing)
         assert answer.json()["code"] == "least-run-missing", answer.content
 
+    for wrong, code in (
+        ({"seconds": 60, "firm": True, "gpu_class": "H100"}, "firm-time-of-all"),
+        ({"seconds": 172_800}, "figure-out-of-range"),
+    ):
+        answer = platform.post("/api/v1/quotas/least-run", wrong)
+        assert answer.json()["code"] == code, answer.content
+
     [use] = dean.get("/api/v1/quotas/uses").json()["data"]
     assert use == {"who": lab, "what": "lease", "gpu_class": "B200", "allowed": False}
     [listing] = dean.get("/api/v1/quotas/listings").json()["data"]
@@ -167,6 +175,7 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
 
     assert dean.get("/api/v1/quotas/least-run").json() == {
         "seconds": 7_200,
+        "firm_seconds": 172_800,
         "classes": [{"gpu_class": "H100", "seconds": 0}],
     }
     assert dean.get("/api/v1/quotas/counting").json() == {"counts": "parts"}

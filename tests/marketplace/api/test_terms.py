@@ -39,6 +39,18 @@ def test_the_terms_are_shown_as_they_were_asked(ada: Caller, unit: str) -> None:
     assert {name: shown[name] for name in asked} == asked
 
 
+def test_work_that_may_be_paused_is_resumed_too(ada: Caller, unit: str) -> None:
+    asked = body(unit, pausable=True)
+    asked["workload"] = asked["workload"] | {"checkpoint_seconds": 600}
+    placed = ada.post("/api/v1/bids", asked)
+    read()
+    shown = ada.get(f"/api/v1/bids/{placed.json()['id']}").json()
+
+    assert placed.status_code == 201, placed.content
+    names = ("pausable", "resume", "pauses", "done_seconds")
+    assert [shown[name] for name in names] == [True, True, 0, 0]
+
+
 def test_without_them_a_bid_is_what_it_was(ada: Caller, unit: str) -> None:
     placed = ada.post("/api/v1/bids", body(unit))
     read()
@@ -58,6 +70,7 @@ def test_without_them_a_bid_is_what_it_was(ada: Caller, unit: str) -> None:
         ({"gpus_min": 3}, "minimum-out-of-bounds"),
         ({"query": "driver>=new"}, "value-unreadable"),
         ({"seeks": "soonest", "patience": "patient"}, "soonest-is-at-once"),
+        ({"pausable": True}, "pausable-saves-nothing"),
     ],
 )
 def test_terms_that_cannot_be_are_refused(

@@ -52,12 +52,14 @@ def said(monkeypatch: pytest.MonkeyPatch, path: str, answer: dict[str, Any], *wo
 
 def test_what_is_in_force_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     path = "quotas/least-run"
-    answer = {"seconds": 7_200, "classes": [{"gpu_class": "H100", "seconds": 60}]}
+    classes = [{"gpu_class": "H100", "seconds": 60}]
+    answer = {"seconds": 7_200, "firm_seconds": 3_600, "classes": classes}
 
     shown = said(monkeypatch, path, answer, "quotas", "least-run")
     as_json = said(monkeypatch, path, answer, "-o", "json", "quotas", "least-run")
 
     assert "No lease is interrupted before it ran 7200 s. None of H100 before it ran 60 s." in shown
+    assert "No work is paused before 3600 s of it are done." in shown
     assert json.loads(as_json) == answer
 
 

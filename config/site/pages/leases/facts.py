@@ -83,6 +83,19 @@ def undisturbed_until_of(row: LeaseRow) -> datetime | None:
     return min(row.starts_at + timedelta(seconds=runs.of(row.gpu_model)), row.ends_at)
 
 
+def paused_from_of(actor: Actor, row: LeaseRow) -> datetime | None:
+    """Return from when on the work of a lease may be paused for others; None: it may not be."""
+    if row.state in ENDED or row.stop_at is not None or row.tenant_id != actor.tenant_id:
+        return None
+    bid = bids.bid(actor, row.bid_id)
+    if not bid.pausable or row.tenant_id in row.owner_ids or row.resold_lease_id is not None:
+        return None
+    runs = least_runs(default_store(), market=row.market)
+    seconds = max(runs.of(row.gpu_model), runs.firm_seconds - bid.done_seconds)
+    since = row.starts_at + timedelta(seconds=seconds)
+    return since if since < row.ends_at else None
+
+
 def work_of(row: LeaseRow, now: datetime) -> dict[str, Any]:
     """Return up to when the work is safe, and what an end by others kept and lost of it."""
     every = row.checkpoint_seconds

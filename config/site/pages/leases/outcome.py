@@ -26,6 +26,9 @@ NEXT: dict[int, str] = {
     close_reasons.MONEY_SPENT: (
         "Add money to the unit's account, or give the bid a larger budget, before you run it again."
     ),
+    close_reasons.PAUSED: (
+        "You pay for the time it ran. The rest goes on by itself, by the deadline of its bid."
+    ),
     close_reasons.WINDOW_OVER: "Work that needs longer can be extended while it runs.",
 }
 """What can be done about it, by the reason of the end."""

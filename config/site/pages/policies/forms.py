@@ -18,8 +18,8 @@ from config.site.pages.policies.choices import Choices, Options
 from config.site.pages.policies.one_form import NOT_SET, PolicyForm, count
 from marketplace.domain.governance.authority import GPU_HOURS_MAX
 from marketplace.domain.governance.dispatch import (
+    FIRM_SECONDS_MAX,
     HALF_LIFE_SECONDS_MAX,
-    LEAST_RUN_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,
     WEIGHT_PPM_MAX,
@@ -262,7 +262,8 @@ class LeastRunForm(PolicyForm):
     kind, title = "least-run", "Minimum runtime"
     text = (
         "How long a lease runs at least before it is interrupted for another bid: in the market, "
-        "or of a class, also of parts of its cards. The longest of a lease's GPUs counts."
+        "or of a class, also of parts of its cards. The longest of a lease's GPUs counts. Or how "
+        "much of work that may be paused is done before it is."
     )
 
     gpu_class = forms.CharField(
@@ -272,6 +273,11 @@ class LeastRunForm(PolicyForm):
         label="Minimum runtime",
         required=False,
         help_text="0: it may be interrupted at once. Empty, of a class: as all others.",
+    )
+    firm = forms.BooleanField(
+        label="Firm time of work that may be paused",
+        required=False,
+        help_text="Not of leases but of the work, over all its leases; of all classes.",
     )
 
     def offer(self, choices: Choices) -> None:
@@ -283,7 +289,8 @@ class LeastRunForm(PolicyForm):
         length = self.cleaned_data["length"]
         if length is None and not self.cleaned_data.get("gpu_class"):
             raise forms.ValidationError("Say how long; only a class may be left as all others.")
-        return None if length is None else _within(length, 0, LEAST_RUN_SECONDS_MAX)
+        # A checkbox that comes after is not cleaned yet; the rule itself knows both bounds.
+        return None if length is None else _within(length, 0, FIRM_SECONDS_MAX)
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says."""

@@ -123,6 +123,8 @@ def _period(said: Said, name: Name) -> str:
 
 def _least_run(said: Said, name: Name) -> str:
     leases = f"Leases of {said['gpu_class']}" if said.get("gpu_class") else "Leases"
+    if said.get("firm"):
+        return f"Work that may be paused is paused once {_length(said)} of it are done"
     if said.get("lifted"):
         return f"{leases} have no least running time of their own any more"
     if not int(said["seconds"]):

@@ -102,6 +102,7 @@ def show(
         "period": timedelta(seconds=found.period_seconds),
         "running": span_at(now, starts_at=found.period_starts, seconds=found.period_seconds),
         "least_run": timedelta(seconds=found.least_runs.seconds),
+        "firm_time": timedelta(seconds=found.least_runs.firm_seconds),
         "least_runs": [(of, timedelta(seconds=each)) for of, each in found.least_runs.classes],
         "counts": found.counts,
         "permits": list(_permits(actor, market, choices)),
@@ -244,6 +245,8 @@ def _as_it_is(kind: str, choices: Choices, request: HttpRequest) -> dict[str, An
         case "counting":
             return {"counts": found.counts}
         case "least-run":
+            if request.GET.get("firm"):
+                return {"length": f"{found.least_runs.firm_seconds / 3_600:g}", "firm": True}
             of = request.GET.get("gpu_class") or ""
             return {"length": f"{found.least_runs.of(of) / 3_600:g}"}
         case "period":
