@@ -340,7 +340,8 @@ def shortest(placed: BidPlaced) -> timedelta:
 
 
 def _check_work(terms: BidTerms) -> None:
-    """Refuse work that cannot be handed to a host, or finds no volumes there."""
+    """Refuse work that cannot be handed to a host, or GPUs that nobody could ask for."""
+    bounds.check_request(terms.request)
     bounds.check_workload(terms.workload)
     need_idle_time(terms.workload.end_when_idle_seconds)
     one_host = terms.placement == "same-host"
@@ -374,7 +375,6 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
     bounds.check_money(terms.limit, terms.budget)
     good_until = _good_until(terms, (gpus_min, seconds_min) != (None, None), deadline, now)
     bounds.check_account(market=terms.market, cost_centre=terms.cost_centre)
-    bounds.check_request(terms.request)
     _check_work(terms)
     return BidPlaced(
         bid_id=terms.bid_id,
