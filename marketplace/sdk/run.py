@@ -89,10 +89,10 @@ class WithCommand(TyperCommand):
 
 def run(
     context: typer.Context, length: For, limit: Max, folder: Folder = None, needs: Needs = "",
-    gpus: Gpus = 1, image: Image = "", env: Variables = None, outputs: Outputs = None, to: To = None,
-    kind: Kind = "other", unit: Unit = None, centre: Centre = "", cheapest: Cheapest = False,
-    timeout: Timeout = "1d", detach: Detach = False, volume: Mounted = None,
-    end_when_idle: Idle = None, network: Network = None, fetch_there: FetchThere = False,
+    gpus: Gpus = 1, image: Image = "", env: Variables = None, outputs: Outputs = None,
+    to: To = None, kind: Kind = "other", unit: Unit = None, cheapest: Cheapest = False,
+    centre: Centre = "", timeout: Timeout = "1d", detach: Detach = False, volume: Mounted = None,
+    network: Network = None, end_when_idle: Idle = None, fetch_there: FetchThere = False,
     fetch_secret: FetchSecret = "", secret: Secret = None, secret_env: SecretEnv = None,
     resume: Resume = False, saves: Saves = None, pausable: Pausable = False,
 ) -> None:  # fmt: skip
