@@ -33,6 +33,8 @@ from tests.simulation.product_week import BY, CURRENCY, MARKET, ProductWeek, ten
 from tests.simulation.traces import GPUS_PER_NODE
 
 LONG = 3_600
+KEPT_SHARE = 0.4
+"""Of the synthetic week's jobs: more than six hosts have room for at the busy hours."""
 MONDAY = datetime.fromisoformat("2026-03-23T00:00:00+00:00")
 
 
@@ -42,6 +44,9 @@ class PausingWeek(ProductWeek):
     def __init__(self, seed: int, starts_at: datetime, *, pausing: bool) -> None:
         super().__init__(seed, starts_at)
         self._pausing = pausing
+
+    def _is_kept(self) -> bool:
+        return self._dice.random() < KEPT_SHARE
 
     def _bidding(self, owner: int, gpus: int, length: float) -> Callable[[datetime], None]:
         dice = self._dice
@@ -63,6 +68,7 @@ class PausingWeek(ProductWeek):
             patience="immediate",
             workload=Workload(kind="training", checkpoint_seconds=600 if is_long else None),
             resume=is_long,
+            seeks="soonest",
             pausable=is_long and self._pausing,
         )
         waits = timedelta(days=1) if is_long else timedelta(minutes=10)

@@ -76,11 +76,15 @@ class ProductWeek(Played):
             jobs.owner.tolist(),
             strict=True,
         ):
-            if self._dice.random() < KEPT_SHARE:
+            if self._is_kept():
                 when = self.starts_at + timedelta(seconds=at)
                 self.at(when, self._bidding(int(owner), int(gpus), length))
         self.play(self.starts_at, self.starts_at + timedelta(seconds=trace.horizon))
         return list(self.store.read_all(limit=1_000_000).events)
+
+    def _is_kept(self) -> bool:
+        """Tell if the next job of the trace takes part."""
+        return self._dice.random() < KEPT_SHARE
 
     # --- founding ---------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from marketplace.domain.clearing.work_budget import BrokeOff, Watch
 from marketplace.domain.facts.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.faults import RoundUnsound as RoundUnsound
-from marketplace.domain.facts.instants import moment
+from marketplace.domain.facts.instants import from_below, moment
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.orderbook.triggers import (
     BidCame,
@@ -181,13 +181,22 @@ def _come(this: Pass, bid: OpenBid) -> list[MarketEvent]:
     reason = book.glance(bid, now=this.at)
     if reason is None:
         events = _cleared(this, [bid], tell=True)
-        if any(isinstance(event, LeaseGranted) for event in events):
-            return events
+        granted = next((each for each in events if isinstance(each, LeaseGranted)), None)
+        if granted is not None:
+            return _sooner(this, bid, granted) or events
     else:
         events = list(told(book, bid, reason, now=this.at, round_id=this.round_id))
     if book.quotas is None and not book.resales and not book.leases.may_go:
         return events  # as mostly: what comes now would look for these one by one
     return _sold_on(this, [bid]) or _interrupting(this, bid) or events
+
+
+def _sooner(this: Pass, bid: OpenBid, granted: LeaseGranted) -> list[MarketEvent]:
+    """Pause work for a bid that seeks the soonest start and would have to wait for its place."""
+    soon = bid.soon(this.at)
+    if not bid.seeks_soonest or from_below(granted.window.starts_at) <= soon.latest_start:
+        return []
+    return _pausing(this, soon)
 
 
 def _sold_on(this: Pass, bids: list[OpenBid]) -> list[MarketEvent]:

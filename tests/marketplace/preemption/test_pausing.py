@@ -104,6 +104,19 @@ def test_who_may_have_others_paused(market: Market, how: dict[str, Any], told: b
     assert (fresh(market, **how) is not None) is told
 
 
+@pytest.mark.parametrize(("seeks", "waits"), [("soonest", False), ("cheapest", True)])
+def test_who_seeks_the_soonest_start_does_not_wait_for_a_place_that_is_free_later(
+    market: Market, seeks: str, waits: bool
+) -> None:
+    market.wait(hours=2)
+
+    granted = fresh(market, deadline=market.now + 24 * HOUR, seeks=seeks)
+
+    assert granted is not None
+    assert (granted.cuts == ()) is waits
+    assert granted.window.starts_at == (NOON + 8 * HOUR if waits else market.now + NOTICE)
+
+
 def test_two_pieces_of_work_do_not_pause_one_another(market: Market) -> None:
     market.wait(hours=2)
     other = fresh(market, "other", pausable=True, work=SAVES)
