@@ -73,7 +73,8 @@ def _granted(book: Book, bid: OpenBid, now: int) -> LeaseGranted | None:
 
 
 def _without_least_run(book: Book, bid: OpenBid, now: int) -> LeaseGranted | None:
-    was, book.least_runs = book.least_runs, LeastRuns(0)
+    was = book.least_runs
+    book.least_runs = LeastRuns(0, firm_seconds=was.firm_seconds)
     try:
         return _granted(book, bid, now)
     finally:

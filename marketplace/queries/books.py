@@ -245,9 +245,11 @@ class _Got:
 def _got(book: Book, bid: OpenBid, fill: Fill | None, now: int) -> _Got | None:
     """Return what clearing gave a bid, or else what is for sale, taken back or interrupted for it.
 
-    In a round the clearing has looked for that as well.
+    In a round the clearing has looked for that as well. Work may also be paused for a bid that
+    would have to wait for what is free, if it seeks the soonest start.
     """
-    if fill is not None:
+    is_later = fill is not None and fill.placement.starts > bid.soon(now).latest_start
+    if fill is not None and not (is_later and bid.seeks_soonest and book.leases.pausable):
         offers = [listed for listed, _ in fill.placement.gpus]
         price = Rate(fill.price, bid.shape.currency)
         model = model_of(fill.placement)
