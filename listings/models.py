@@ -41,6 +41,8 @@ class HostRow(models.Model):
     """What its owner lets be done, by the switch at the host: a `listings.domain.events.Taking`."""
     on_market = models.CharField(max_length=8, default="all")
     """The same by the switch on the market; the stricter one holds."""
+    maintenance = models.JSONField(default=dict)
+    """Its windows that were not cancelled: {id: {starts_at, ends_at, gpu_uuids, reason, at}}."""
     version = models.PositiveIntegerField()
 
     class Meta:
@@ -50,6 +52,44 @@ class HostRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title} {self.state}"
+
+
+class HealthSpanRow(models.Model):
+    """What was the matter with a host, or a GPU of it, from when until when: its health history."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    key = models.CharField(max_length=64, primary_key=True)
+    host_id = models.UUIDField()
+    tenant_id = models.UUIDField()
+    gpu_uuid = models.CharField(max_length=200, blank=True)
+    """Empty: the whole host."""
+    kind = models.CharField(max_length=24)
+    words = models.CharField(max_length=500, blank=True)
+    source = models.CharField(max_length=8)
+    """Who said so: `agent`, `owner`, or `market`, which judged by what it heard or not."""
+    since = models.DateTimeField()
+    until = models.DateTimeField(null=True)
+    """Null: it still is. Of what has no length, such as a diagnostic, the same as `since`."""
+    relapses = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["host_id", "-since", "key"], name="span_by_host")]
+
+    def __str__(self) -> str:
+        return f"{self.host_id} {self.gpu_uuid} {self.kind}"
+
+
+class HealthBookRow(models.Model):
+    """Which spans of a host are open, and which are kept; the projection's own."""
+
+    host_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField()
+    open = models.JSONField(default=dict)
+    kept = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return str(self.host_id)
 
 
 class OfferRow(models.Model):

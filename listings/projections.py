@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
 from ledger.domain.events import UsageCaptured
+from ledger.domain.ids import HostId
+from ledger.domain.span import Window
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from listings.domain.changes import CHANGING
 from listings.domain.events import (
     FormChosen,
+    GpuNoted,
     GpuQuarantined,
     GpuReleased,
     HostAbilitiesReported,
@@ -30,9 +35,19 @@ from listings.domain.events import (
     OfferTermsChanged,
     OfferWithdrawn,
 )
+from listings.domain.maintenance_events import (
+    MaintenanceAnnounced,
+    MaintenanceCancelled,
+    MaintenanceEvent,
+    MaintenanceMoved,
+)
 from listings.domain.windows import end_of, windows_of
-from listings.models import HostRow, OfferRow, SoldDayRow
+from listings.models import HealthBookRow, HealthSpanRow, HostRow, OfferRow, SoldDayRow
 
+SPANS_KEPT = 1_000
+"""Of the health history of a host so much is kept, the latest."""
+STRICTNESS = ("all", "paused", "draining", "released")
+BY_THE_MARKET = ("absent", "starts-failed")
 FIRST_WINDOW_WITHIN = timedelta(days=800)
 
 
@@ -83,15 +98,174 @@ def project_hosts(recorded: Recorded, rows: Rows) -> None:
         case HostTakingChanged() as turned:
             both = {"at_host": turned.at_host, "on_market": turned.on_market}
             rows.change(HostRow, turned.host_id, **both, version=recorded.version)
-        case GpuQuarantined() as fault:
-            said = {"reason": fault.reason, "detail": fault.detail, "at": fault.at.isoformat()}
-            unfit = {**rows.get(HostRow, fault.host_id).unfit, fault.gpu_uuid: said}
-            rows.change(HostRow, fault.host_id, unfit=unfit, version=recorded.version)
-        case GpuReleased(host_id=host_id, gpu_uuid=uuid):
-            unfit = {k: v for k, v in rows.get(HostRow, host_id).unfit.items() if k != uuid}
-            rows.change(HostRow, host_id, unfit=unfit, version=recorded.version)
+        case GpuQuarantined() | GpuReleased() as changed:
+            unfit = _unfit_after(rows.get(HostRow, changed.host_id).unfit, changed)
+            rows.change(HostRow, changed.host_id, unfit=unfit, version=recorded.version)
+        case GpuNoted() as noted:
+            rows.change(HostRow, noted.host_id, version=recorded.version)
+        case MaintenanceAnnounced() | MaintenanceMoved() | MaintenanceCancelled() as event:
+            planned = _maintenance_after(rows.get(HostRow, event.host_id).maintenance, event)
+            rows.change(HostRow, event.host_id, maintenance=planned, version=recorded.version)
         case HostRetired() as retired:
             rows.change(HostRow, retired.host_id, state="retired", version=recorded.version)
+
+
+def _unfit_after(
+    unfit: dict[str, dict[str, Any]], event: GpuQuarantined | GpuReleased
+) -> dict[str, dict[str, Any]]:
+    left = {uuid: said for uuid, said in unfit.items() if uuid != event.gpu_uuid}
+    if isinstance(event, GpuQuarantined):
+        left[event.gpu_uuid] = {
+            "reason": event.reason,
+            "detail": event.detail,
+            "at": event.at.isoformat(),
+            "relapses": event.relapses,
+        }
+    return left
+
+
+def _maintenance_after(
+    planned: dict[str, dict[str, Any]], event: MaintenanceEvent
+) -> dict[str, dict[str, Any]]:
+    """Return the windows of a host's row; those that are over go when the next is announced."""
+    at, key = event.at.isoformat(), str(event.maintenance_id)
+    match event:
+        case MaintenanceAnnounced():
+            open_ = {k: v for k, v in planned.items() if v["ends_at"] > at}
+            said = {"gpu_uuids": list(event.gpu_uuids), "reason": event.reason, "at": at}
+            return {**open_, key: _times(event.window) | said}
+        case MaintenanceMoved():
+            return {**planned, key: planned[key] | _times(event.window)}
+        case MaintenanceCancelled():
+            return {k: v for k, v in planned.items() if k != key}
+
+
+def _times(window: Window) -> dict[str, Any]:
+    return {"starts_at": window.starts_at.isoformat(), "ends_at": window.ends_at.isoformat()}
+
+
+def project_health(recorded: Recorded, rows: Rows) -> None:
+    """Keep HealthSpanRow equal to what the host streams say of hosts and GPUs that are not well."""
+    key = f"{recorded.stream}/{recorded.version}"
+    match recorded.event:
+        case HostRegistered() as host:
+            rows.add(HealthBookRow(host_id=host.host_id, tenant_id=host.tenant_id))
+        case HostFellSilent() as fell:
+            words = "its agent was not heard any more"
+            span = _Span("", "silent", words, "market", fell.heard_at)
+            _open(rows, fell.host_id, "silent", key, span)
+        case HostReturned() as back:
+            _close(rows, back.host_id, "silent", back.at)
+        case HostTakingChanged() as turned:
+            _close(rows, turned.host_id, "taking", turned.at)
+            both = (turned.at_host, turned.on_market)
+            kind = max(both, key=STRICTNESS.index)
+            if kind != "all":
+                where = "at the host" if turned.at_host == kind else "on the market"
+                span = _Span("", kind, f"its owner turned the switch {where}", "owner", turned.at)
+                _open(rows, turned.host_id, "taking", key, span)
+        case GpuQuarantined() as fault:
+            source = "market" if fault.reason in BY_THE_MARKET else "agent"
+            span = _Span(fault.gpu_uuid, fault.reason, fault.detail, source, fault.at)
+            span = replace(span, relapses=fault.relapses)
+            _open(rows, fault.host_id, f"fault {fault.gpu_uuid}", key, span)
+        case GpuReleased() as fit:
+            _close(rows, fit.host_id, f"fault {fit.gpu_uuid}", fit.at)
+        case GpuNoted() as noted:
+            _note(noted, key, rows)
+        case MaintenanceAnnounced() | MaintenanceMoved() | MaintenanceCancelled() as event:
+            _note_maintenance(event, key, rows)
+
+
+def _note(noted: GpuNoted, key: str, rows: Rows) -> None:
+    if noted.note == "steady":
+        _close(rows, noted.host_id, f"clocks {noted.gpu_uuid}", noted.at)
+        return
+    ends = None if noted.note == "slowed" else noted.at
+    span = _Span(noted.gpu_uuid, noted.note, noted.detail, "agent", noted.at, ends)
+    _open(rows, noted.host_id, f"clocks {noted.gpu_uuid}" if ends is None else "", key, span)
+
+
+def _note_maintenance(event: MaintenanceEvent, key: str, rows: Rows) -> None:
+    match event:
+        case MaintenanceAnnounced() as planned:
+            for number, uuid in enumerate(planned.gpu_uuids or ("",)):
+                window, place = planned.window, f"maintenance {planned.maintenance_id} {number}"
+                span = _Span(uuid, "maintenance", planned.reason, "owner", window.starts_at)
+                span = replace(span, until=window.ends_at)
+                _open(rows, planned.host_id, place, f"{key}/{number}", span)
+        case MaintenanceMoved() as moved:
+            times = {"since": moved.window.starts_at, "until": moved.window.ends_at}
+            for span_key in _of_maintenance(rows, moved):
+                rows.change(HealthSpanRow, span_key, **times)
+        case MaintenanceCancelled() as cancelled:
+            _cancel(rows, cancelled)
+
+
+def _of_maintenance(rows: Rows, event: MaintenanceMoved | MaintenanceCancelled) -> list[str]:
+    book, begins = rows.get(HealthBookRow, event.host_id), f"maintenance {event.maintenance_id} "
+    return [key for place, key in book.open.items() if place.startswith(begins)]
+
+
+def _cancel(rows: Rows, event: MaintenanceCancelled) -> None:
+    """Let a window end now; one that had not begun is no history."""
+    gone = _of_maintenance(rows, event)
+    for key in gone:
+        if rows.get(HealthSpanRow, key).since >= event.at:
+            rows.remove(HealthSpanRow, key)
+        else:
+            rows.change(HealthSpanRow, key, until=event.at)
+    book = rows.get(HealthBookRow, event.host_id)
+    left = {place: key for place, key in book.open.items() if key not in gone}
+    rows.change(HealthBookRow, event.host_id, open=left)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    gpu_uuid: str
+    kind: str
+    words: str
+    source: str
+    since: datetime
+    until: datetime | None = None
+    relapses: int = 0
+
+
+def _open(rows: Rows, host_id: HostId, place: str, key: str, span: _Span) -> None:
+    """Add a span. place: by what it is found again when it ends; empty: it has ended."""
+    book = rows.get(HealthBookRow, host_id)
+    rows.add(
+        HealthSpanRow(
+            key=key,
+            host_id=host_id,
+            tenant_id=book.tenant_id,
+            gpu_uuid=span.gpu_uuid,
+            kind=span.kind,
+            words=span.words[:500],
+            source=span.source,
+            since=span.since,
+            until=span.until,
+            relapses=span.relapses,
+        )
+    )
+    kept, opened = [*book.kept, key], {**book.open, **({place: key} if place else {})}
+    if len(kept) > SPANS_KEPT:
+        # The oldest that is over; windows of maintenance are over with their time.
+        live = set(opened.values())
+        gone = next((each for each in kept if each not in live), kept[0])
+        kept.remove(gone)
+        opened = {where: each for where, each in opened.items() if each != gone}
+        rows.remove(HealthSpanRow, gone)
+    rows.change(HealthBookRow, host_id, kept=kept, open=opened)
+
+
+def _close(rows: Rows, host_id: HostId, place: str, at: datetime) -> None:
+    book = rows.get(HealthBookRow, host_id)
+    key = book.open.get(place)
+    if key is not None:
+        rows.change(HealthSpanRow, key, until=at)
+        left = {where: each for where, each in book.open.items() if where != place}
+        rows.change(HealthBookRow, host_id, open=left)
 
 
 def project_offers(recorded: Recorded, rows: Rows) -> None:
@@ -184,7 +358,28 @@ PROJECTIONS: tuple[Projection, ...] = (
             HostTakingChanged,
             GpuQuarantined,
             GpuReleased,
+            GpuNoted,
+            MaintenanceAnnounced,
+            MaintenanceMoved,
+            MaintenanceCancelled,
             HostRetired,
+        ),
+    ),
+    Projection(
+        name="listings.health",
+        project=project_health,
+        tables=(HealthSpanRow, HealthBookRow),
+        on=names_of(
+            HostRegistered,
+            HostFellSilent,
+            HostReturned,
+            HostTakingChanged,
+            GpuQuarantined,
+            GpuReleased,
+            GpuNoted,
+            MaintenanceAnnounced,
+            MaintenanceMoved,
+            MaintenanceCancelled,
         ),
     ),
     Projection(

@@ -15,6 +15,7 @@ from listings.api.hosts import (
     ResumeHost,
     RetireHost,
 )
+from listings.api.maintenance import Maintenances, OneMaintenance
 from listings.api.market import Listings, SupplyNow
 from listings.api.offers import (
     Offers,
@@ -35,6 +36,8 @@ api_urls: list[URLPattern] = [
     path("hosts/<uuid:host_id>/drain", DrainHost.as_view()),
     path("hosts/<uuid:host_id>/release", ReleaseHost.as_view()),
     path("hosts/<uuid:host_id>/resume", ResumeHost.as_view()),
+    path("hosts/<uuid:host_id>/maintenance", Maintenances.as_view()),
+    path("hosts/<uuid:host_id>/maintenance/<uuid:maintenance_id>", OneMaintenance.as_view()),
     path("hosts/<uuid:host_id>/tokens", AgentTokens.as_view()),
     path("offers", Offers.as_view()),
     path("offers/preview", PreviewOffers.as_view()),

@@ -13,7 +13,7 @@ import structlog
 
 from ledger.domain.ids import HostId
 from ledger.eventstore.port import EventStore, Meta
-from listings.queries import HostHealth
+from listings.queries.watched import HostHealth
 from marketplace.commands.losses import end_if_falling_short
 from marketplace.queries.on_hosts import leases_to_begin_on
 

@@ -14,7 +14,7 @@ import structlog
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
-from listings.queries import HostHealth
+from listings.queries.watched import HostHealth
 from marketplace.commands.leases import reclaim_lease, take_lease_at_once
 from marketplace.queries.on_hosts import to_be_taken_from
 

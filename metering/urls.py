@@ -26,6 +26,7 @@ from metering.api.agent_volumes import (
     AgentVolumeMissing,
     AgentVolumeVersions,
 )
+from metering.api.health import HostHealth, HostHealthHistory
 from metering.api.idle import BidIdleRule, KeepIdleLease, LeaseIdle, TenantIdleRule
 from metering.api.usage import (
     Agents,
@@ -60,6 +61,8 @@ api_urls: list[URLPattern] = [
     path("idle-rule", TenantIdleRule.as_view()),
     path("leases/<uuid:lease_id>/idle", LeaseIdle.as_view()),
     path("leases/<uuid:lease_id>/idle/keep", KeepIdleLease.as_view()),
+    path("hosts/<uuid:host_id>/health", HostHealth.as_view()),
+    path("hosts/<uuid:host_id>/health/history", HostHealthHistory.as_view()),
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import cast
 from uuid import UUID
 
 import structlog
@@ -23,20 +24,26 @@ from ledger.domain.ids import HostId
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta
 from ledger.turns import each_alone
-from listings.commands.health import come_back, fall_silent, quarantine_gpu, release_gpu
-from listings.queries import HostHealth, hosts_watched, listed_cards
+from listings.commands.health import come_back, fall_silent, note_gpu, quarantine_gpu, release_gpu
+from listings.domain.events import GpuNote
+from listings.queries import listed_cards
+from listings.queries.watched import HostHealth, hosts_watched
 from marketplace.commands.losses import end_for_hardware, end_for_silence
 from marketplace.queries.on_hosts import leases_running_on, leases_to_resume_off
 from metering.domain.health import (
     ENDS_LEASES,
     HEARD_MIN,
     GpuFault,
+    HealthSaid,
     faults,
     late_after,
+    notes,
+    passed,
     proof_of,
     silent_after,
 )
 from metering.falling_short import Saying, end_what_falls_short
+from metering.maintaining import maintain
 from metering.models import AgentContact, HealthEvent
 from metering.queries.faults import is_part, said_by
 from metering.taking import take_back
@@ -59,7 +66,9 @@ class Heard:
     well_since: since when it is heard without a pause. faults: of the agent's present run.
     fit_since: since when a GPU that is withheld is without fault. reported_at: of the inventory
     looked at last; absent: what that lacked of what is offered. saying: its agent of itself.
-    wrong_since: since when the watch knows of a fault.
+    wrong_since: since when the watch knows of a fault. told_of_maintenance: its leases may
+    be told of windows. passed: GPUs whose last diagnostic did;
+    told: of diagnostics and clocks of each GPU the last, as far as it is not on record.
     """
 
     run: UUID | None = None
@@ -70,6 +79,9 @@ class Heard:
     absent: frozenset[str] = frozenset()
     saying: Saying | None = None
     wrong_since: dict[str, datetime] = field(default_factory=dict)
+    told_of_maintenance: bool = True
+    passed: set[str] = field(default_factory=set)
+    told: dict[tuple[str, str], HealthSaid] = field(default_factory=dict)
 
 
 class Watch:
@@ -155,6 +167,10 @@ class Watch:
         if silence > self._gone_after:
             told += self._end_leases(store, host_id, contact.last_seen_at, silence, now)
         told += take_back(store, host, by=WATCHER, now=now)
+        heard.told_of_maintenance, done = maintain(
+            store, host, heard.told_of_maintenance, by=WATCHER, now=now
+        )
+        told += done
         heard.saying, ended = end_what_falls_short(store, host, heard.saying, by=WATCHER, now=now)
         told += ended
         return told + self._look_at_gpus(store, host, heard, now)
@@ -209,14 +225,32 @@ class Watch:
             log.warning("gpu.unfit", host=str(host_id), gpu=uuid, reason=fault.reason)
             told += 1
         told += self._end_on_faults(store, host, heard, wrong, now)
+        told += self._note(store, host_id, heard, now)
         for uuid, reason in host.unfit.items():
-            if uuid in wrong or heard.well_since is None:
+            proof = proof_of(reason, host.relapses.get(uuid, 0))
+            unproved = reason == "diagnostic-failed" and uuid not in heard.passed
+            if uuid in wrong or heard.well_since is None or unproved:
                 heard.fit_since.pop(uuid, None)
-            elif now - heard.fit_since.setdefault(uuid, now) >= proof_of(reason):
+            elif now - heard.fit_since.setdefault(uuid, now) >= proof:
                 release_gpu(store, host_id=host_id, gpu_uuid=uuid, by=WATCHER, now=now)
                 log.info("gpu.fit", host=str(host_id), gpu=uuid)
                 told += 1
         return told
+
+    def _note(self, store: EventStore, host_id: HostId, heard: Heard, now: datetime) -> int:
+        """Put on record what is told of GPUs besides faults, as far as it is news by now."""
+        for uuid, said in [(uuid, said) for (uuid, _), said in heard.told.items()]:
+            note_gpu(
+                store,
+                host_id=host_id,
+                gpu_uuid=uuid,
+                note=cast(GpuNote, said.kind),
+                detail=said.detail,
+                by=WATCHER,
+                now=now,
+            )
+        noted, heard.told = len(heard.told), {}
+        return noted
 
     def _end_on_faults(
         self,
@@ -275,4 +309,6 @@ class Watch:
         for host_id in due:
             contact, heard = contacts[host_id], self._hosts[host_id]
             heard.run = contact.boot_id
-            heard.faults = faults(known[host_id].gpu_uuids, said_by(contact))
+            said = list(said_by(contact))
+            heard.faults, heard.passed = faults(known[host_id].gpu_uuids, said), passed(said)
+            heard.told = notes(said)

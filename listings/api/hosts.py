@@ -19,6 +19,7 @@ from ledger.eventstore import default_store
 from ledger.eventstore.port import load, stream_name
 from ledger.rest import Endpoint, MomentField, etag_of
 from listings import commands, queries
+from listings.api.acting import meta_on
 from listings.api.shapes import (
     AgentTokenMade,
     EnrolmentCodeMade,
@@ -138,7 +139,7 @@ class TurnHost(Endpoint):
             self.store(stream_name(Host, host_id)),
             host_id=HostId(host_id),
             on_market=self.turns_to,
-            by=self.meta(),
+            by=meta_on(self.actor, self.meta(), default_store(), host_id),
             now=timezone.now(),
         )
         return Response({"id": host_id, "position": position})

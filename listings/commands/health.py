@@ -8,7 +8,7 @@ from datetime import datetime
 from ledger.domain.event import Event
 from ledger.domain.ids import HostId
 from ledger.eventstore.port import EventStore, Meta, Position, record
-from listings.domain.events import UnfitReason
+from listings.domain.events import GpuNote, UnfitReason
 from listings.domain.hosts import Host, HostUnknown
 
 
@@ -60,6 +60,25 @@ def release_gpu(
     Raises: HostUnknown.
     """
     return _decide(store, host_id, lambda host: host.release(gpu_uuid, now=now), by)
+
+
+def note_gpu(
+    store: EventStore,
+    *,
+    host_id: HostId,
+    gpu_uuid: str,
+    note: GpuNote,
+    detail: str,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Put on record what is told of a GPU besides faults, where it is news.
+
+    Raises: HostUnknown.
+    """
+    return _decide(
+        store, host_id, lambda host: host.note(gpu_uuid, note, detail=detail, now=now), by
+    )
 
 
 def _decide(

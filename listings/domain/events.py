@@ -10,6 +10,7 @@ from ledger.domain.event import Event
 from ledger.domain.ids import BidId, EnrolmentId, HostId, OfferId, TenantId, TokenId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
+from listings.domain.maintenance_events import MaintenanceEvent
 
 Isolation = Literal["whole", "mig", "mps", "timeslice", "cooperative"]
 OfferSource = Literal["local", "burst"]
@@ -26,10 +27,14 @@ UnfitReason = Literal[
     "cannot-start",
     "starts-failed",
     "memory-fault",
+    "diagnostic-failed",
 ]
 """Why a GPU is not leased for now: it does not answer; the driver was changed under its users; an
 XID error that takes a reset; others fill its memory; its host does not find it any more, or can
-start no work."""
+start no work; starts on it failed; its memory has errors; it computed or kept something wrongly."""
+
+GpuNote = Literal["diagnostic-passed", "diagnostic-failed", "slowed", "steady"]
+"""A diagnostic passed or failed; heat or power hold a GPU's clocks down, or no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +205,11 @@ class HostTakingChanged(Event, name="listings.host-taking-changed"):
     at: datetime
 
 
-class GpuQuarantined(Event, name="listings.gpu-quarantined"):
+class GpuQuarantined(Event, name="listings.gpu-quarantined", version=2, grown_from=1):
     """A GPU has a fault: neither it nor any part of it is leased for now.
 
     gpu_uuid: of a card, or of a MIG instance that its owner made. detail: in the agent's words.
+    relapses: how often in a row it had been released not long before.
     """
 
     host_id: HostId
@@ -211,6 +217,7 @@ class GpuQuarantined(Event, name="listings.gpu-quarantined"):
     reason: UnfitReason
     detail: str
     at: datetime
+    relapses: int = 0
 
 
 class GpuReleased(Event, name="listings.gpu-released"):
@@ -218,6 +225,20 @@ class GpuReleased(Event, name="listings.gpu-released"):
 
     host_id: HostId
     gpu_uuid: str
+    at: datetime
+
+
+class GpuNoted(Event, name="listings.gpu-noted"):
+    """What is told of a GPU besides faults; by itself it withholds nothing.
+
+    Recorded when it differs from what was told last, and of diagnostics that pass once a day.
+    detail: in the agent's words.
+    """
+
+    host_id: HostId
+    gpu_uuid: str
+    note: GpuNote
+    detail: str
     at: datetime
 
 
@@ -396,10 +417,12 @@ HostEvent = (
     | HostTakingChanged
     | GpuQuarantined
     | GpuReleased
+    | GpuNoted
     | GpusListed
     | GpusUnlisted
     | FormChosen
     | HostRetired
+    | MaintenanceEvent
 )
 EnrolmentEvent = EnrolmentCodeMade | HostEnrolled
 OfferEvent = (

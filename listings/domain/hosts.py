@@ -15,12 +15,15 @@ from ledger.domain.ids import HostId, OfferId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal, Unknown
 from ledger.domain.span import Window
+from listings.domain import maintenance
 from listings.domain.divisions import read_share
 from listings.domain.events import (
     Chosen,
     Form,
     FormChosen,
     Gpu,
+    GpuNote,
+    GpuNoted,
     GpuQuarantined,
     GpuReleased,
     GpusListed,
@@ -38,8 +41,14 @@ from listings.domain.events import (
     Taking,
     UnfitReason,
 )
+from listings.domain.fitness import Returned, is_news, kind_of, relapses
 from listings.domain.forms import reformed
 from listings.domain.gpus import check_inventory, own_model
+from listings.domain.maintenance_events import (
+    MaintenanceAnnounced,
+    MaintenanceCancelled,
+    MaintenanceMoved,
+)
 from listings.domain.sandboxes import NOTHING_SAID, AgentSays
 from listings.domain.terms import (
     OfferTerms,
@@ -96,6 +105,15 @@ class TooManyOffers(Refusal):
     """A host has at most a thousand offers at one time."""
 
 
+def _listed_after(
+    listed: Mapping[OfferId, OfferPublished], event: GpusListed | GpusUnlisted | FormChosen
+) -> Mapping[OfferId, OfferPublished]:
+    """Return the offers that hold GPUs of a host after one more fact of them."""
+    gone = None if isinstance(event, GpusListed) else event.offer_id
+    rest = {k: v for k, v in listed.items() if k != gone}
+    return rest if isinstance(event, GpusUnlisted) else {**rest, event.offer.offer_id: event.offer}
+
+
 def register(
     *,
     host_id: HostId,
@@ -128,7 +146,9 @@ class Host:
     """A host as its events tell it. listed: the offers that hold GPUs of it now.
 
     unfit: its GPUs that are not leased for now, each with why. said: what its agent last said of
-    itself; None: nothing yet. at_host, on_market: what its owner lets be done, by both switches.
+    itself; None: nothing yet. returned: its GPUs that were released, with their last return.
+    notes: the last of each kind of each GPU. at_host, on_market: what its owner lets be done, by
+    both switches.
     """
 
     STREAM: ClassVar[str] = "host"
@@ -140,6 +160,9 @@ class Host:
     is_silent: bool = False
     unfit: Mapping[str, GpuQuarantined] = field(default_factory=dict)
     said: HostAbilitiesReported | None = None
+    returned: Mapping[str, Returned] = field(default_factory=dict)
+    notes: Mapping[tuple[str, str], GpuNoted] = field(default_factory=dict)
+    maintenance: maintenance.Planned = field(default_factory=dict)
     at_host: Taking = "all"
     on_market: Taking = "all"
 
@@ -153,15 +176,8 @@ class Host:
         match event:
             case InventoryReported():
                 return replace(state, gpus={gpu.uuid: gpu for gpu in event.gpus})
-            case GpusListed():
-                listed = {**state.listed, event.offer.offer_id: event.offer}
-                return replace(state, listed=listed)
-            case GpusUnlisted():
-                rest = {k: v for k, v in state.listed.items() if k != event.offer_id}
-                return replace(state, listed=rest)
-            case FormChosen():
-                rest = {k: v for k, v in state.listed.items() if k != event.offer_id}
-                return replace(state, listed={**rest, event.offer.offer_id: event.offer})
+            case GpusListed() | GpusUnlisted() | FormChosen():
+                return replace(state, listed=_listed_after(state.listed, event))
             case HostAbilitiesReported():
                 return replace(state, said=event)
             case HostFellSilent():
@@ -174,7 +190,16 @@ class Host:
                 return replace(state, unfit={**state.unfit, event.gpu_uuid: event})
             case GpuReleased():
                 left = {k: v for k, v in state.unfit.items() if k != event.gpu_uuid}
-                return replace(state, unfit=left)
+                fault = state.unfit.get(event.gpu_uuid)
+                last = Returned(event.at, 0 if fault is None else fault.relapses)
+                returned = {**state.returned, event.gpu_uuid: last}
+                return replace(state, unfit=left, returned=returned)
+            case GpuNoted():
+                key = event.gpu_uuid, kind_of(event.note)
+                return replace(state, notes={**state.notes, key: event})
+            case MaintenanceAnnounced() | MaintenanceMoved() | MaintenanceCancelled():
+                planned = maintenance.after(state.maintenance, event)
+                return replace(state, maintenance=planned)
             case HostRetired():
                 return replace(state, is_retired=True)
             case _:
@@ -255,7 +280,12 @@ class Host:
         said = detail[:DETAIL_CHARS_MAX]
         return [
             GpuQuarantined(
-                host_id=self.host_id, gpu_uuid=gpu_uuid, reason=reason, detail=said, at=now
+                host_id=self.host_id,
+                gpu_uuid=gpu_uuid,
+                reason=reason,
+                detail=said,
+                at=now,
+                relapses=relapses(self.returned.get(gpu_uuid), now=now),
             )
         ]
 
@@ -264,6 +294,13 @@ class Host:
         if gpu_uuid not in self.unfit:
             return []
         return [GpuReleased(host_id=self.host_id, gpu_uuid=gpu_uuid, at=now)]
+
+    def note(self, gpu_uuid: str, note: GpuNote, *, detail: str, now: datetime) -> list[GpuNoted]:
+        """Decide whether what is told of a GPU is news."""
+        last, said = self.notes.get((gpu_uuid, kind_of(note))), detail[:DETAIL_CHARS_MAX]
+        if self.is_retired or not is_news(note, said, last, now=now):
+            return []
+        return [GpuNoted(host_id=self.host_id, gpu_uuid=gpu_uuid, note=note, detail=said, at=now)]
 
     def list_gpus(self, offer_id: OfferId, terms: OfferTerms, *, now: datetime) -> list[GpusListed]:
         """Decide whether GPUs may be offered: they are the host's and not offered at that time.

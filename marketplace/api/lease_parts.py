@@ -23,6 +23,18 @@ class CutShape(serializers.Serializer[Any]):
     currency = serializers.CharField(source="money.currency")
 
 
+class MaintenanceTold(serializers.Serializer[Any]):
+    """Maintenance of a host that a lease would run into: it ends by `starts_at`, or when the least
+    notice that was agreed is over. announced_at: from when the notice counts.
+    """
+
+    host_id = serializers.UUIDField()
+    maintenance_id = serializers.UUIDField()
+    starts_at = MomentField()
+    reason = serializers.CharField()
+    announced_at = MomentField()
+
+
 class WorkAttemptShape(serializers.Serializer[Any]):
     """What one host did of the work. exit_code: null where it was stopped, or is not known.
 

@@ -19,7 +19,13 @@ from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
 from ledger.rest import AmountField, Endpoint, MomentField, etag_of
 from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, ReportCheckpoint
-from marketplace.api.lease_parts import CutShape, OutputFailedShape, OutputShape, WorkAttemptShape
+from marketplace.api.lease_parts import (
+    CutShape,
+    MaintenanceTold,
+    OutputFailedShape,
+    OutputShape,
+    WorkAttemptShape,
+)
 from marketplace.api.shapes import MountShape
 from marketplace.commands import leases as commands
 from marketplace.domain.clearing.extension import EXTENSION_REASONS
@@ -141,6 +147,7 @@ class LeaseShape(serializers.Serializer[Any]):
     resale = serializers.SerializerMethodField()
     resold_lease_id = serializers.UUIDField(allow_null=True)
     extension = ExtensionShape(allow_null=True)
+    maintenance = MaintenanceTold(source="maintenance_ahead", many=True)
     checkpoint_at = MomentField(allow_null=True)
     checkpoint_seconds = serializers.IntegerField(allow_null=True)
     inputs = serializers.UUIDField(allow_null=True)

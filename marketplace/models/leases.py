@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -49,6 +50,9 @@ class LeaseRow(models.Model):
     extension = models.JSONField(null=True)
     """The last that was asked for: ends_at, at; answer is `asked`, `granted`, `declined` (by the
     engine) or `refused` (before it was asked: no money); reason: `extension.EXTENSION_REASONS`."""
+    maintenance = models.JSONField(default=dict)
+    """Of its hosts that it would run into, by host and window: host_id, maintenance_id, starts_at,
+    reason, announced_at."""
     saved = models.JSONField(default=dict)
     """The last checkpoint of each host that reported one; the consumer's under an empty name."""
     checkpoint_at = models.DateTimeField(null=True)
@@ -87,6 +91,26 @@ class LeaseRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.lease_id} {self.state}"
+
+    @property
+    def least_notice(self) -> timedelta:
+        """Return the least notice of a reclaim."""
+        return timedelta(seconds=self.notice_seconds)
+
+    @property
+    def maintenance_ahead(self) -> list[dict[str, Any]]:
+        """Return the windows that it would run into, the next first."""
+        if self.closed_at is not None:
+            return []
+        told = [
+            each
+            | {
+                "starts_at": datetime.fromisoformat(each["starts_at"]),
+                "announced_at": datetime.fromisoformat(each["announced_at"]),
+            }
+            for each in self.maintenance.values()
+        ]
+        return sorted(told, key=lambda each: each["starts_at"])
 
 
 class LeaseShareRow(models.Model):

@@ -6,6 +6,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, assert_never
 
+import msgspec
+
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
@@ -24,6 +26,8 @@ from marketplace.domain.facts.events import (
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
+    MaintenanceNoticed,
+    MaintenanceNoticeWithdrawn,
     OutputsFailed,
     ReclaimRequested,
     ResaleEnded,
@@ -83,22 +87,18 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             | CutWithdrawn()
         ) as claim:
             _project_claim(claim, rows)
-        case ExtensionRequested() | ExtensionRefused() as asked:
-            _note_extension(asked, rows)
+        case (
+            MaintenanceNoticed()
+            | MaintenanceNoticeWithdrawn()
+            | ExtensionRequested()
+            | ExtensionRefused()
+        ) as told:
+            _note(told, rows)
         case LeaseEnding() as ending:
             row = rows.change(LeaseRow, ending.lease_id, state="ending", due_at=ending.at)
             _phase(row, "stop", rows)
         case LeaseClosed() as closed:
-            row = rows.change(
-                LeaseRow,
-                closed.lease_id,
-                state="failed" if closed.failed else "closed",
-                closed_at=closed.at,
-                close_reason=closed.reason,
-                kept_seconds=closed.kept_seconds,
-                lost_seconds=closed.lost_seconds,
-            )
-            _phase(row, "over", rows)
+            _close(closed, rows)
         case FilesAwaited() | WorkStarted() | WorkStopped() | WorkSaved() | OutputsFailed() as work:
             _note_work(work, rows)
         case _:
@@ -128,6 +128,34 @@ def _note_work(
     at = {by: datetime.fromisoformat(moment) for by, moment in told.items()}
     consumer = at.pop("", None)
     rows.change(LeaseRow, work.lease_id, saved=told, checkpoint_at=together(consumer, at.values()))
+
+
+def _close(closed: LeaseClosed, rows: Rows) -> None:
+    row = rows.change(
+        LeaseRow,
+        closed.lease_id,
+        state="failed" if closed.failed else "closed",
+        closed_at=closed.at,
+        close_reason=closed.reason,
+        kept_seconds=closed.kept_seconds,
+        lost_seconds=closed.lost_seconds,
+    )
+    _phase(row, "over", rows)
+
+
+def _note(
+    told: MaintenanceNoticed | MaintenanceNoticeWithdrawn | ExtensionRequested | ExtensionRefused,
+    rows: Rows,
+) -> None:
+    if isinstance(told, ExtensionRequested | ExtensionRefused):
+        _note_extension(told, rows)
+        return
+    place, known = f"{told.host_id} {told.maintenance_id}", rows.get(LeaseRow, told.lease_id)
+    left = {each: said for each, said in known.maintenance.items() if each != place}
+    if isinstance(told, MaintenanceNoticed):
+        names = ("host_id", "maintenance_id", "starts_at", "reason", "announced_at")
+        left[place] = {name: msgspec.to_builtins(getattr(told, name)) for name in names}
+    rows.change(LeaseRow, told.lease_id, maintenance=left)
 
 
 def _note_extension(asked: ExtensionRequested | ExtensionRefused, rows: Rows) -> None:
@@ -398,6 +426,8 @@ PROJECTIONS = (
             WorkSaved,
             OutputsFailed,
             ReclaimRequested,
+            MaintenanceNoticed,
+            MaintenanceNoticeWithdrawn,
             LeaseExtended,
             ExtensionRequested,
             ExtensionRefused,

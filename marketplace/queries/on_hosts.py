@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from ledger.domain.ids import LeaseId, TenantId
@@ -32,6 +34,45 @@ def leases_running_on(host_id: UUID) -> dict[LeaseId, tuple[str, ...]]:
     for lease_id, uuids in rows.order_by("lease_id").values_list("lease_id", "gpu_uuids"):
         found[LeaseId(lease_id)] = (*found.get(LeaseId(lease_id), ()), *uuids)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OnHost:
+    """A lease of a host that does not end yet. told: when maintenance of that host begins that it
+    is told of. stops_at: when it ends as things stand; runs_until: as it was granted.
+    """
+
+    lease_id: LeaseId
+    gpu_uuids: tuple[str, ...]
+    starts_at: datetime
+    stops_at: datetime
+    runs_until: datetime
+    notice: timedelta
+    told: Mapping[UUID, datetime]
+
+
+def leases_of_host(host_id: UUID) -> list[OnHost]:
+    """Return the leases of a host that do not end yet, also those that are to begin."""
+    shares = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("wait", "run", "warn"))
+    gpus: dict[UUID, tuple[str, ...]] = {}
+    for lease_id, uuids in shares.order_by("key").values_list("lease_id", "gpu_uuids"):
+        gpus[lease_id] = (*gpus.get(lease_id, ()), *uuids)
+    return [
+        OnHost(
+            lease_id=LeaseId(row.lease_id),
+            gpu_uuids=gpus[row.lease_id],
+            starts_at=row.starts_at,
+            stops_at=min(row.ends_at, row.stop_at or row.ends_at),
+            runs_until=row.ends_at,
+            notice=timedelta(seconds=row.notice_seconds),
+            told={
+                UUID(said["maintenance_id"]): datetime.fromisoformat(said["starts_at"])
+                for said in row.maintenance.values()
+                if said["host_id"] == str(host_id)
+            },
+        )
+        for row in LeaseRow.objects.filter(lease_id__in=gpus).order_by("lease_id")
+    ]
 
 
 def leases_to_begin_on(host_id: UUID, *, until: datetime) -> list[LeaseId]:

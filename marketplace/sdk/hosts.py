@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 
+from .maintenance import WINDOWS
+from .maintenance import app as maintenance
 from .session import Session, Yes, confirm, session_of
+from .whole_numbers import whole
 
 app = typer.Typer(help="Hosts: machines whose GPUs you list.", no_args_is_help=True)
+app.add_typer(maintenance, name="maintenance")
 
+DOING = (
+    ("title", "host"),
+    ("standing", "its agent is"),
+    ("last_seen_at", "heard last"),
+    ("takes", "takes"),
+)
+GPU_HEALTH = (
+    ("gpu_uuid", "GPU"),
+    ("condition", "is"),
+    ("reason", "withheld for"),
+    ("since", "since"),
+    ("next_look_at", "looked at again"),
+    ("detail", "in words"),
+)
+SPANS = (
+    ("since", "since"),
+    ("until", "until"),
+    ("gpu_uuid", "GPU"),
+    ("kind", "what"),
+    ("said_by", "said by"),
+    ("words", "in words"),
+)
 COLUMNS = (
     ("id", "host"),
     ("title", "name"),
@@ -125,6 +152,33 @@ def release(context: typer.Context, host: UUID, yes: Yes = False) -> None:
 def resume(context: typer.Context, host: UUID) -> None:
     """Take work on a host again, as far as the switch at the host lets it."""
     _turn(context, host, "resume", "Resumed.")
+
+
+@app.command()
+def undrain(context: typer.Context, host: UUID) -> None:
+    """Take work on a drained host again; the same as resume."""
+    _turn(context, host, "resume", "Takes work again.")
+
+
+@app.command()
+def health(
+    context: typer.Context,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="id, or name")],
+    limit: Annotated[int, typer.Option(parser=whole(1), help="lines of history")] = 20,
+) -> None:
+    """Tell how a host and its GPUs do, and what was the matter with them."""
+    session = session_of(context)
+    host_id = _host_of(session, host)
+    now = session.client.get(f"hosts/{host_id}/health")
+    spans = list(islice(session.client.all(f"hosts/{host_id}/health/history"), limit))
+    if session.printer.as_json:
+        session.printer.json(now | {"history": spans})
+        return
+    told = {"standing": now.get("standing") or "never heard", "takes": _takes(now)}
+    session.printer.facts(now | told, DOING)
+    session.printer.table(now["gpus"], GPU_HEALTH, empty="It has reported no GPUs yet.")
+    session.printer.table(now.get("maintenance", ()), WINDOWS, empty="No maintenance is planned.")
+    session.printer.table(spans, SPANS, empty="Nothing was ever the matter.")
 
 
 def _turn(context: typer.Context, host: UUID, verb: str, said: str) -> None:

@@ -11,6 +11,7 @@ import typer
 from .fetching import told
 from .forms import gpu_hours, kilowatt_hours, money
 from .idle import idle, sentence
+from .maintenance import maintained
 from .printing import shown
 from .session import Yes, confirm, session_of
 from .spoken import length_of, moment_of
@@ -35,6 +36,7 @@ ONE = (
     ("stop_at", "interrupted at"),
     ("cut.by", "interrupted by"),
     ("cut.compensation", "compensation", money),
+    ("maintenance", "maintenance ahead", maintained),
     ("notice_seconds", "notice, s"),
     ("grace_seconds", "grace, s"),
     ("gpu_uuids", "GPU UUIDs"),

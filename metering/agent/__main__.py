@@ -9,9 +9,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from . import VERSION, enrolling
 from .access.allowing import ABILITY, ACCESS, Access, AccessImpossible, access_of, tunnel_to
@@ -20,6 +19,8 @@ from .agent import Agent, AgentConfig
 from .clock import SystemClock
 from .configuration import PLACE, ConfigUnfit, arguments_of, template
 from .credential import Enrolled, TokenFile
+from .diagnosing.choosing import prober_of
+from .diagnosing.levels import LEVELS
 from .doctor import examine
 from .filler import FillerCommand, read_command
 from .gpus.guarded import GuardedGpus
@@ -30,6 +31,7 @@ from .hand.verbs import WORDS, show, speak
 from .listeners import until_they_leave
 from .logs import write_to_stderr
 from .metrics import exported, read_address
+from .option_values import days, file, folder, positive, saying
 from .rotation import DAYS, rotating
 from .runtimes.egress import parse_all
 from .runtimes.images import BYTES_MAX, Sources
@@ -47,7 +49,6 @@ SERVER = "http://127.0.0.1:8000"
 TOKEN_VARIABLE = "OFFPEAK_AGENT_TOKEN"
 STATE_DIR = Path("/var/lib/offpeak-agent")
 
-T = TypeVar("T")
 Token = str | TokenFile
 
 
@@ -138,10 +139,12 @@ def _parser() -> argparse.ArgumentParser:
                         f"{SERVER}")  # fmt: skip
     parser.add_argument("--token-file", type=Path, help=f"file with the host's token; otherwise "
                         f"{TOKEN_VARIABLE}, or that of `enrol`")  # fmt: skip
-    parser.add_argument("--rotate-days", type=_days, default=DAYS, metavar="N", help="age at which "
+    parser.add_argument("--rotate-days", type=days, default=DAYS, metavar="N", help="age at which "
                         "the token of `enrol` gives way to a new one; 0: never")  # fmt: skip
-    parser.add_argument("--checkpoint-seconds", type=_positive, default=60, metavar="N",
+    parser.add_argument("--checkpoint-seconds", type=positive, default=60, metavar="N",
                         help="what work saves is kept and reported no more often")  # fmt: skip
+    parser.add_argument("--diagnostics", choices=LEVELS, default="short", help="how thoroughly "
+                        "cards are probed between leases")  # fmt: skip
     parser.add_argument("--state-dir", type=Path, default=STATE_DIR, help="spool and leases")
     parser.add_argument("--hostname", default=socket.gethostname(), help="name shown to the owner")
     parser.add_argument("--access", choices=ACCESS, help="what consumers may reach of their work: "
@@ -154,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where a control daemon of MPS listens that you run, for shares by MPS; without it "
         f"that at {PIPE_DIRECTORY}, and where none is the agent runs one for each card",
     )
-    parser.add_argument("--simulate", metavar="MODELS", type=_saying(parse_models),
+    parser.add_argument("--simulate", metavar="MODELS", type=saying(parse_models),
                         help="pretend to have GPUs, such as H100:8, H100@mig:4,L4:2")  # fmt: skip
     parser.add_argument("--ca-file", type=Path, help="certificates to trust for the server")
     parser.add_argument("--allow-plain-http", action="store_true", help="beyond this machine too")
@@ -167,11 +170,11 @@ def _add_hand(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--now", action="store_true", help="of release: without the work's grace")
     parser.add_argument("--json", action="store_true", help="of status: as JSON")
     parser.add_argument("--print", action="store_true", help="of config: write it to the output")
-    parser.add_argument("--filler", metavar="CMD", type=_saying(read_command), help="the owner's "
+    parser.add_argument("--filler", metavar="CMD", type=saying(read_command), help="the owner's "
                         "own command, run on each card that no lease has")  # fmt: skip
     parser.add_argument("--filler-user", metavar="NAME", default="", help="account that the "
                         "filler runs as; the agent's own without")  # fmt: skip
-    parser.add_argument("--metrics", metavar="ADDRESS", type=_saying(read_address), help="serve "
+    parser.add_argument("--metrics", metavar="ADDRESS", type=saying(read_address), help="serve "
                         "/metrics for Prometheus there, such as 127.0.0.1:9400")  # fmt: skip
 
 
@@ -187,21 +190,21 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work-network", choices=["private", "allow", "none", "host"],
                         default="private", help="of confined work: one of its own with a way to "
                         "public addresses, to those of a list, or none; or the host's")  # fmt: skip
-    parser.add_argument("--allow-egress", metavar="HOST:PORT,…", type=_saying(parse_all),
+    parser.add_argument("--allow-egress", metavar="HOST:PORT,…", type=saying(parse_all),
                         action="extend", default=[], help="names or networks that confined work "
                         "may connect to, such as models.example:443,10.1.0.0/16:*")  # fmt: skip
-    parser.add_argument("--work-reads", metavar="FOLDER", type=_folder, action="append",
+    parser.add_argument("--work-reads", metavar="FOLDER", type=folder, action="append",
                         default=[], help="one more folder that confined work may read")  # fmt: skip
-    parser.add_argument("--runtimes", type=_saying(_runtimes), default=(PROCESS,),
+    parser.add_argument("--runtimes", type=saying(_runtimes), default=(PROCESS,),
                         help="what work may run in: process, podman or both, or slurm")  # fmt: skip
-    parser.add_argument("--images", metavar="FOLDER", type=_folder, help="with images in it, for "
+    parser.add_argument("--images", metavar="FOLDER", type=folder, help="with images in it, for "
                         "work that names one of them by its digest")  # fmt: skip
     parser.add_argument("--registry", metavar="HOST", action="append", default=[],
                         help="that may be asked for images; may be repeated")  # fmt: skip
-    parser.add_argument("--image-policy", metavar="FILE", type=_file, help="signature policy "
+    parser.add_argument("--image-policy", metavar="FILE", type=file, help="signature policy "
                         "that images must meet, as of containers-policy.json(5)")  # fmt: skip
-    parser.add_argument("--image-gib", metavar="N", type=_positive, help="size of one image")
-    parser.add_argument("--images-gib", metavar="N", type=_positive, help="size of all images")
+    parser.add_argument("--image-gib", metavar="N", type=positive, help="size of one image")
+    parser.add_argument("--images-gib", metavar="N", type=positive, help="size of all images")
     parser.add_argument("--slurm-account", metavar="NAME", default=ACCOUNT, help="that jobs on "
                         "the cluster belong to")  # fmt: skip
     parser.add_argument("--slurm-partition", metavar="NAME", default="", help="that jobs go to")
@@ -215,43 +218,7 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
         "disk-gib": "what one lease may write, on a file system of its own",
         "cpus": "cores that one lease may use at a time",
     }.items():
-        parser.add_argument(f"--work-{name}", metavar="N", type=_positive, help=text)
-
-
-def _saying(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Let argparse print what a reader of an option says: of other errors it drops the text."""
-
-    def reading(text: str) -> T:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return reading
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"a whole number above 0, not {text!r}")
-    return int(text)
-
-
-def _days(text: str) -> int:
-    return 0 if text == "0" else _positive(text)
-
-
-def _folder(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute() or not path.is_dir():
-        raise argparse.ArgumentTypeError(f"an existing folder from the root on, not {text!r}")
-    return path
-
-
-def _file(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute() or not path.is_file():
-        raise argparse.ArgumentTypeError(f"an existing file from the root on, not {text!r}")
-    return path
+        parser.add_argument(f"--work-{name}", metavar="N", type=positive, help=text)
 
 
 def _runtimes(text: str) -> tuple[str, ...]:
@@ -405,12 +372,16 @@ def _run(
                 abilities=() if access == "off" else (ABILITY,),
                 filler=filler,
                 checkpoint_ms=options.checkpoint_seconds * 1000,
+                diagnostics=options.diagnostics,
             ),
             gpus=_gpus(options, clock, runtime.holders),
             runtime=runtime,
             uplink=uplink,
             clock=clock,
             files=uplink,
+            prober=prober_of(
+                options.diagnostics, simulated_in=state_dir if options.simulate else None
+            ),
         )
     except (AlreadyRunning, WorkUnsafe, OSError, ImportError) as error:
         print(f"offpeak-agent: {error}", file=sys.stderr)

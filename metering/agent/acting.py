@@ -6,6 +6,7 @@ Each action may fail and is decided again at the next tick, so nothing here wait
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -19,7 +20,19 @@ from .handing import names_of
 from .instances import Instances
 from .inventory import Inventory
 from .memory import Memory, report
-from .reconcile import Action, Decline, Forget, GiveUp, Kill, Notice, Start, Terminate, TurnAway
+from .reconcile import (
+    Action,
+    Decline,
+    Forget,
+    GiveUp,
+    Held,
+    Kill,
+    Notice,
+    Start,
+    Terminate,
+    TurnAway,
+    limit_ms,
+)
 from .runtimes.levels import short_of
 from .runtimes.port import Coming, NotYet, Runtime, StartFailed, Work, WorkSpec
 from .sampler import Sampler
@@ -106,6 +119,17 @@ class Acting:
             self._said[about] = text
             log.warning("%s", text)
 
+    def limit(self, leases: Iterable[Held]) -> None:
+        """Tell each keeper until when its work may run, should this be our last word."""
+        for held in leases:
+            if held.work == "running":
+                lease_id, (stop_ms, kill_ms) = held.terms.lease_id, limit_ms(held)
+                try:
+                    self.runtime.limit(lease_id, stop_at_ms=stop_ms, kill_at_ms=kill_ms)
+                except OSError as error:
+                    text = f"lease {lease_id}: its deadline was not moved: {error}"
+                    self.say(f"{lease_id} limit", text)
+
     def _do(self, action: Action) -> None:
         lease_id, name = action.lease_id, str(action.lease_id)
         match action:
@@ -163,8 +187,12 @@ class Acting:
             return self.close_unstarted(lease_id, "failed", short)
         if not self.filler.clear(cards_of(assignment.gpu_uuids)):
             return self.say(str(lease_id), f"lease {lease_id}: waits: the filler is still there")
-        if cards := self.cleaning.waits(cards_of(assignment.gpu_uuids)):
-            return self.say(str(lease_id), f"lease {lease_id}: waits: {cards} not clean yet")
+        if unready := self.cleaning.waits(cards_of(assignment.gpu_uuids)):
+            return self.say(str(lease_id), f"lease {lease_id}: waits: {unready}")
+        if probed := self.cleaning.diagnostics.waits(cards_of(assignment.gpu_uuids)):
+            return self.say(str(lease_id), f"lease {lease_id}: waits: {probed} is probed")
+        if failing := self.cleaning.diagnostics.failing(cards_of(assignment.gpu_uuids)):
+            return self.close_unstarted(lease_id, "failed", failing)
         if filled := self.sampler.filled(assignment.gpu_uuids):
             return self.close_unstarted(lease_id, "refused", filled)
         terms = self.memory.state.leases[lease_id].terms
@@ -175,6 +203,7 @@ class Acting:
             spec = WorkSpec.of(assignment, terms, devices, brought)
             work = self.runtime.start(spec.handed(secrets, assignment.secrets))
         except (InstanceRefused, StartFailed) as failure:
+            self.cleaning.diagnostics.want(assignment.gpu_uuids)
             return self.close_unstarted(lease_id, "failed", str(failure))
         except (InstanceBusy, GpuFault, NotYet) as reason:  # asked for again at the next tick
             if isinstance(reason, Coming):

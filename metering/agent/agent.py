@@ -24,6 +24,9 @@ from .acting import Acting
 from .cleaning import Cleaning
 from .clock import Clock
 from .courier import Courier
+from .diagnosing.diagnostics import Diagnostics
+from .diagnosing.levels import Level
+from .diagnosing.port import Prober
 from .files.carrier import Carrier
 from .files.port import VolumesUplink
 from .filler import Filler, FillerCommand, idle_cards
@@ -39,7 +42,6 @@ from .reconcile import (
     Kill,
     Terminate,
     Terms,
-    limit_ms,
     next_due_ms,
     reconcile,
 )
@@ -47,7 +49,7 @@ from .runtimes.inside import Enterable, Inside, NoWayIn
 from .runtimes.port import Runtime, Work
 from .runtimes.users import make_passable
 from .sampler import Finding, Sampler
-from .shipping import Printing, Shipper
+from .shipping import Shipper, printing
 from .single import lock_of
 from .spool import BYTES_MAX, Spool
 from .state import LeaseState, ended_record, terms_record
@@ -68,7 +70,7 @@ class AgentConfig:
     """state_dir: where the spool and the leases' folders are. hostname: as shown to the owner.
 
     abilities: what it can do by how it was started, such as `access`. filler: what the owner runs
-    on cards that no lease has.
+    on cards that no lease has. diagnostics: how thoroughly cards are probed between leases.
     """
 
     state_dir: Path
@@ -78,6 +80,7 @@ class AgentConfig:
     abilities: tuple[str, ...] = ()
     filler: FillerCommand | None = None
     checkpoint_ms: int = checkpoints.EVERY_MS
+    diagnostics: Level = "off"
 
 
 class Agent:
@@ -93,6 +96,7 @@ class Agent:
         clock: Clock,
         spool: Spool | None = None,
         files: VolumesUplink | None = None,
+        prober: Prober | None = None,
     ) -> None:
         make_passable(config.state_dir)
         self._single = lock_of(config.state_dir / "agent.lock")
@@ -104,9 +108,10 @@ class Agent:
         self.state = self._memory.state
         self._instances = Instances(gpus, config.state_dir / "instances.json")
         self._filler = Filler(config.state_dir, config.filler)
-        self._cleaning = Cleaning(gpus, runtime, self._instances)
-        of, owns, dirty = self._instances.device_of, self._filler.owns, self._cleaning.unclean
-        self._sampler = Sampler(gpus, runtime, clock, device_of=of, is_own=owns, unclean=dirty)
+        self._diagnostics = Diagnostics(gpus, prober, clock, config.diagnostics, config.state_dir)
+        self._cleaning = Cleaning(gpus, runtime, self._instances, self._diagnostics)
+        of, dirty, own = self._instances.device_of, self._cleaning.unclean, self._is_own
+        self._sampler = Sampler(gpus, runtime, clock, device_of=of, is_own=own, unclean=dirty)
         self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
         self._inventory = Inventory(gpus, self._instances)
         self._cut_ms = clock.now_ms()
@@ -194,8 +199,8 @@ class Agent:
                 if not any(isinstance(action, Terminate | Kill) for action in actions):
                     break
             self._seen = works
-            self._limit(works)
-            self.shipper.know(self._printing(works))
+            self._acting.limit(self._held(works))
+            self.shipper.know(printing(self._runtime, self.state.leases, works))
             self._files.send(works, self.state.leases, self._runtime, keep=self._memory.keep)
             self._account.keep(lambda: self.status(works), now_ms)
 
@@ -251,12 +256,16 @@ class Agent:
         """Let go of the spool, the driver and the state directory; stops no work."""
         with self._lock:
             self._filler.close()
+            self._diagnostics.stop()
             self._files.close()
             self._memory.close()
             self._gpus.close()
             if self._single >= 0:
                 os.close(self._single)
                 self._single = -1
+
+    def _is_own(self, pid: int) -> bool:
+        return self._filler.owns(pid) or self._diagnostics.owns(pid)
 
     # --- measuring -------------------------------------------------------------------------------
 
@@ -300,6 +309,7 @@ class Agent:
             log.warning("%s: %s: %s", finding.gpu_uuid or "driver", finding.kind, finding.detail)
             if finding.kind == "recovered":
                 self._inventory.look_again()
+                self._diagnostics.want([finding.gpu_uuid or ""])
             self._findings.append((now_ms, finding))
         cuts = self._sampler.cuts(now_ms, all_due=all_due, frozen=frozen)
         records = self._memory.samples(cuts, self._findings)
@@ -341,21 +351,13 @@ class Agent:
             self._sampler.close(lease_id)
             self._cleaning.freed(lease_id, lease.terms.gpu_uuids, self._clock.now_ms(), cuts)
 
-    def _printing(self, works: Mapping[UUID, Work]) -> dict[UUID, Printing]:
-        """Return where the output of each lease is; also of those whose work is over."""
-        return {
-            lease_id: Printing(folder, ended=works[lease_id].state == "ended")
-            for lease_id in self.state.leases.keys() & works.keys()
-            if (folder := self._runtime.output_of(lease_id)) is not None
-        }
-
     def _tidy(self) -> None:
         """Remove the MIG instances of leases that are over, and look at what they leave."""
         held = {lease_id for lease_id, lease in self.state.leases.items() if not lease.ended}
         for device in self._instances.tidy(held):
             self._sampler.drop(device)
         now_ms = self._clock.now_ms()
-        self._findings += self._cleaning.turn(now_ms, self.state.leases, self._inventory.uuids)
+        self._findings += self._cleaning.turn(now_ms, self.state.leases, self._inventory.gpus)
 
     # --- acting ----------------------------------------------------------------------------------
 
@@ -389,26 +391,17 @@ class Agent:
             )
         return held
 
-    def _limit(self, works: Mapping[UUID, Work]) -> None:
-        """Tell each keeper until when its work may run, should this be our last word."""
-        for held in self._held(works):
-            if held.work == "running":
-                lease_id, (stop_ms, kill_ms) = held.terms.lease_id, limit_ms(held)
-                try:
-                    self._runtime.limit(lease_id, stop_at_ms=stop_ms, kill_at_ms=kill_ms)
-                except OSError as error:
-                    text = f"lease {lease_id}: its deadline was not moved: {error}"
-                    self._acting.say(f"{lease_id} limit", text)
-
     def _fill(self, works: Mapping[UUID, Work]) -> None:
         """Run the owner's filler where no lease is, or is about to be."""
         if self.switch.taking == "released":
             self._filler.clear(self._filler.cards)
+            self._diagnostics.stop()
             return
         if self._filler.command:
             now_ms = self._clock.now_ms()
             idle = idle_cards(self._inventory.gpus, self._held(works), now_ms=now_ms)
-            self._filler.turn(idle, now_ms)
+            probing = self._diagnostics.probing
+            self._filler.turn([card for card in idle if card not in probing], now_ms)
 
     def _heed(self) -> None:
         """Take in what the owner said, here or on the market, before acting on anything."""

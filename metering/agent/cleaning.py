@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from .diagnosing.diagnostics import Diagnostics
 from .gpus.port import GpuFault, Gpus
 from .instances import Instances
 from .runtimes.port import Runtime, Wiping
@@ -18,6 +19,7 @@ from .sampler import WATCH_MS, Cut, Finding
 from .shares import card_of, cards_of, slice_of
 from .state import LeaseState
 from .strangers import FILLED_MIB
+from .wire import Gpu
 
 BACK_MS_MAX = 10_000
 """The driver takes memory back within so long after the last process of a lease is gone."""
@@ -42,7 +44,10 @@ class Cleaning:
     unclean: the cards whose memory is not back, and what is said of each.
     """
 
-    def __init__(self, gpus: Gpus, runtime: Runtime, instances: Instances) -> None:
+    def __init__(
+        self, gpus: Gpus, runtime: Runtime, instances: Instances, diagnostics: Diagnostics
+    ) -> None:
+        self.diagnostics = diagnostics
         self._gpus = gpus
         self._runtime = runtime
         self._instances = instances
@@ -88,7 +93,8 @@ class Cleaning:
             for uuid in freed.uuids
             if uuid not in freed.after_mib
         }
-        return ", ".join(sorted(waited & set(cards) - self.unclean.keys()))
+        unclean = ", ".join(sorted(waited & set(cards) - self.unclean.keys()))
+        return f"{unclean} not clean yet" if unclean else ""
 
     def _resume(self, leases: Mapping[UUID, LeaseState], now_ms: int) -> None:
         """Look after leases that were over when an earlier run of the agent ended."""
@@ -97,7 +103,7 @@ class Cleaning:
                 self.freed(lease_id, lease.terms.gpu_uuids, now_ms)
 
     def turn(
-        self, now_ms: int, leases: Mapping[UUID, LeaseState], gpus: Iterable[str]
+        self, now_ms: int, leases: Mapping[UUID, LeaseState], gpus: Collection[Gpu]
     ) -> list[tuple[int, Finding]]:
         """Look at what was freed; return what is clean now and since when, each once.
 
@@ -109,12 +115,15 @@ class Cleaning:
             self._resume(leases, now_ms)
         running = [each for each in leases.values() if each.ends is not None and not each.ended]
         shared = {card for each in running for card in cards_of(each.terms.gpu_uuids)}
-        self._learn(now_ms, cards_of(gpus), shared)
+        rest = [gpu.uuid for gpu in gpus if gpu.uuid not in self.diagnostics.probing]
+        self._learn(now_ms, cards_of(rest), shared)
         found = []
         for lease_id, freed in list(self._freed.items()):
             for uuid in freed.uuids:
                 if uuid not in freed.after_mib:
                     self._look(lease_id, uuid, freed, now_ms, card_of(uuid) in shared)
+                    if uuid in freed.after_mib:
+                        self.diagnostics.want([uuid])
             wiped = self._wiped(lease_id) if lease_id not in leases else None
             if wiped is None or len(freed.after_mib) < len(freed.uuids):
                 continue
@@ -122,7 +131,27 @@ class Cleaning:
             for uuid in freed.uuids:
                 said = self._said(lease_id, uuid, freed, wiped)
                 found.append((now_ms, Finding(uuid, "cleaned", said)))
-        return found
+        return found + self._diagnose(now_ms, leases, gpus)
+
+    def _diagnose(
+        self, now_ms: int, leases: Mapping[UUID, LeaseState], gpus: Collection[Gpu]
+    ) -> list[tuple[int, Finding]]:
+        """Probe cards that are clean and that nobody has or is to have by now."""
+        to_run = [each for each in leases.values() if not each.ended]
+        taken = {
+            card
+            for each in to_run
+            if each.terms.starts_ms <= now_ms
+            for card in cards_of(each.terms.gpu_uuids)
+        }
+        taken |= {
+            card_of(uuid)
+            for freed in self._freed.values()
+            for uuid in freed.uuids
+            if uuid not in freed.after_mib
+        }
+        told = self.diagnostics.turn(gpus, taken | self.unclean.keys())
+        return [(now_ms, Finding(card, kind, said)) for card, kind, said in told]
 
     def _look(self, lease_id: UUID, uuid: str, freed: Freed, now_ms: int, shared: bool) -> None:
         card = card_of(uuid)

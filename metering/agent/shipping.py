@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -19,6 +19,7 @@ from uuid import UUID
 
 from .backoff import Backoff
 from .runtimes.output import read_output
+from .runtimes.port import Runtime, Work
 from .uplink import Refused, Unreachable, Uplink
 from .wire import (
     LOG_BATCH_BYTES_MAX,
@@ -57,6 +58,17 @@ class Printing:
 
     folder: Path
     ended: bool
+
+
+def printing(
+    runtime: Runtime, leases: Collection[UUID], works: Mapping[UUID, Work]
+) -> dict[UUID, Printing]:
+    """Return where the output of each lease is; also of those whose work is over."""
+    return {
+        lease_id: Printing(folder, ended=works[lease_id].state == "ended")
+        for lease_id in works
+        if lease_id in leases and (folder := runtime.output_of(lease_id)) is not None
+    }
 
 
 @dataclass(slots=True)

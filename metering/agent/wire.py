@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from .strict import Between, Length, Message, WireError, dump, parse
+from .wire_of_health import HealthKind
 from .wire_of_hosts import Enforced
 from .wire_of_tokens import TOKENS_FINAL
 from .wire_of_work import (
@@ -158,23 +159,6 @@ Taking = Literal["all", "paused", "draining", "released"]
 notice that was agreed; have nothing there at all."""
 ReportKind = Literal["fetching", "started", "saved", "exited", "stopped", "failed", "refused"]
 HOST_RESTARTED = "the host was restarted"  # of `failed`: the one detail that is read
-HealthKind = Literal[
-    "gpu-lost",
-    "xid",
-    "driver-mismatch",
-    "stray-process",
-    "recovered",
-    "card-filled",
-    "card-free",
-    "cleaned",
-    "accounting-differs",
-    "memory-fault",
-    "memory-well",
-    "slowed",
-    "steady",
-    "cannot-start",
-    "can-start",
-]
 
 # From 2020 to 2100: a host whose clock stands at 1970 is refused instead of billed.
 Moment = Annotated[int, Between(1_577_836_800_000, 4_102_444_800_000)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from listings.domain.events import UnfitReason
+from listings.domain.events import GpuNote, UnfitReason
 from marketplace.domain.facts import close_reasons
 
 Standing = Literal["healthy", "late", "silent", "returning"]
@@ -34,6 +34,9 @@ fault of the GPU or of its host. Those of one consumer may be that of what it br
 TRIED_AGAIN_AFTER = timedelta(minutes=30)
 """So long such a GPU is leased to nobody. Nothing but a lease can prove it: the next that fails
 withholds it again at once."""
+PROOF_MAX = timedelta(hours=8)
+"""So long a GPU with relapse after relapse has to be without fault, and no longer."""
+DIAGNOSTICS = ("diagnostic-passed", "diagnostic-failed")
 
 ENDS_LEASES: dict[UnfitReason, tuple[int, timedelta]] = {
     "xid": (close_reasons.GPU_FAILING, timedelta()),
@@ -60,7 +63,11 @@ CONDITIONS: dict[str, GpuCondition] = {
     "cannot-start": "closed",
     "starts-failed": "failing",
     "memory-fault": "failing",
+    "diagnostic-failed": "failing",
 }
+
+TOLD: frozenset[GpuNote] = frozenset({"diagnostic-passed", "diagnostic-failed", "slowed", "steady"})
+"""What agents say of a GPU that goes into its history and is no fault by itself, or one besides."""
 
 ENDED_BY_RECOVERY: tuple[UnfitReason, ...] = ("gpu-lost", "driver-mismatch", "xid")
 
@@ -124,11 +131,14 @@ def faults(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, Gp
                     | "driver-mismatch"
                     | "card-filled"
                     | "cannot-start"
-                    | "memory-fault" as reason
+                    | "memory-fault"
+                    | "diagnostic-failed" as reason
                 ):
                     of_gpu[reason] = GpuFault(reason, each.detail, _since(of_gpu, reason, each))
                 case "xid" if _is_fatal(each.detail):
                     of_gpu["xid"] = GpuFault("xid", each.detail, _since(of_gpu, "xid", each))
+                case "diagnostic-passed":
+                    of_gpu.pop("diagnostic-failed", None)
                 case "memory-well":
                     of_gpu.pop("memory-fault", None)
                 case "can-start":
@@ -164,8 +174,31 @@ def _is_fatal(detail: str) -> bool:
     return number is not None and int(number[1]) in FATAL_XIDS
 
 
-def proof_of(reason: str) -> timedelta:
-    """Return for how long a GPU has to be without fault before it is leased again."""
-    if reason == "starts-failed":
-        return TRIED_AGAIN_AFTER
-    return FREE_AFTER if reason in ("card-filled", "cannot-start") else FIT_AFTER
+def proof_of(reason: str, relapses: int = 0) -> timedelta:
+    """Return for how long a GPU has to be without fault before it is leased again.
+
+    Each relapse (`listings.domain.fitness`) doubles it, up to `PROOF_MAX`. A diagnostic that passed
+    is a proof by itself: after the first failure nothing more is waited for.
+    """
+    if reason == "diagnostic-failed":
+        first = FREE_AFTER if relapses else timedelta()
+    elif reason == "starts-failed":
+        first = TRIED_AGAIN_AFTER
+    else:
+        first = FREE_AFTER if reason in ("card-filled", "cannot-start") else FIT_AFTER
+    return min(first * (1 << min(relapses, 16)), PROOF_MAX)
+
+
+def passed(said: Iterable[HealthSaid]) -> set[str]:
+    """Return the GPUs whose last diagnostic in one run of an agent passed."""
+    last = {each.gpu_uuid: each.kind for each in said if each.kind in DIAGNOSTICS}
+    return {uuid for uuid, kind in last.items() if uuid and kind == "diagnostic-passed"}
+
+
+def notes(said: Iterable[HealthSaid]) -> dict[tuple[str, str], HealthSaid]:
+    """Return what belongs into the history of each GPU: of its diagnostics and clocks, the last."""
+    return {
+        (each.gpu_uuid, "diagnostic" if each.kind in DIAGNOSTICS else "clocks"): each
+        for each in said
+        if each.gpu_uuid is not None and each.kind in TOLD
+    }

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from listings.domain.divisions import card_of
-from listings.queries import HostHealth, hosts_watched
+from listings.queries.watched import HostHealth, hosts_watched
 from marketplace.queries.on_hosts import last_leases_of
 from metering.domain.health import ENDS_LEASES, FAILED_STARTS, GpuFault, HealthSaid, faults
 from metering.models import AgentContact, HealthEvent, WorkReport

@@ -189,6 +189,13 @@ BODIES: Mapping[str, Body] = {
     "POST hosts": lambda its, own: {"title": "rack", "region": "eu"},
     "PUT hosts/<uuid:host_id>": lambda its, own: {"title": "rack", "region": "eu"},
     "POST hosts/<uuid:host_id>/tokens": lambda its, own: {"title": "agent"},
+    "POST hosts/<uuid:host_id>/maintenance": lambda its, own: {
+        "ends_at": _moment(hours=2),
+        "reason": "new fans",
+    },
+    "PATCH hosts/<uuid:host_id>/maintenance/<uuid:maintenance_id>": lambda its, own: {
+        "ends_at": _moment(hours=3)
+    },
     "POST offers": lambda its, own: {
         "host_id": str(its.ids["host_id"]),
         "gpu_uuids": [f"GPU-{its.slug}-3"],

@@ -50,6 +50,8 @@ WRITES = {
     "hosts/<uuid:host_id>": "offers:write",
     "hosts/<uuid:host_id>/enrolment-codes": "offers:write",
     "hosts/<uuid:host_id>/drain": "offers:write",
+    "hosts/<uuid:host_id>/maintenance": "offers:write",
+    "hosts/<uuid:host_id>/maintenance/<uuid:maintenance_id>": "offers:write",
     "hosts/<uuid:host_id>/pause": "offers:write",
     "hosts/<uuid:host_id>/release": "offers:write",
     "hosts/<uuid:host_id>/resume": "offers:write",

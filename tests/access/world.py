@@ -34,6 +34,7 @@ from ledger.domain.ids import (
     HostId,
     InvitationId,
     LeaseId,
+    MaintenanceId,
     OfferId,
     SubscriberId,
     TenantId,
@@ -55,6 +56,7 @@ from listings.domain.events import (
     InventoryReported,
     OfferPublished,
 )
+from listings.domain.maintenance_events import MaintenanceAnnounced
 from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import (
     BidFilled,
@@ -503,7 +505,16 @@ def _list_host(party: Party, title: str, by: Meta, now: datetime) -> OfferPublis
     )
     listed = GpusListed(host_id=host_id, offer=offer, at=now)
     reported = InventoryReported(host_id=host_id, gpus=gpus, at=now)
-    append(f"host-{host_id}", registered, reported, listed, by=by)
+    planned = MaintenanceAnnounced(
+        host_id=host_id,
+        maintenance_id=MaintenanceId(uuid4()),
+        window=Window(now + timedelta(hours=6), now + timedelta(hours=7)),
+        gpu_uuids=(),
+        reason=title,
+        at=now,
+    )
+    party.ids["maintenance_id"] = planned.maintenance_id
+    append(f"host-{host_id}", registered, reported, listed, planned, by=by)
     append(f"offer-{offer.offer_id}", offer, by=by)
     return offer
 

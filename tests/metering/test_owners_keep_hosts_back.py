@@ -19,7 +19,8 @@ from listings.domain.events import Taking
 from listings.domain.hosts import Host, HostIsRetired
 from listings.domain.sandboxes import AgentSays
 from listings.models import HostRow
-from listings.queries import hosts_watched, told_to_agent
+from listings.queries import told_to_agent
+from listings.queries.watched import hosts_watched
 from marketplace.commands.leases import advance_lease, lease_started
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.leases.lease import Lease

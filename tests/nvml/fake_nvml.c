@@ -8,6 +8,7 @@
  *   gpu    i=0 uuid=GPU-a name=NVIDIA_H100 mem=85899345920 mig=0 nvlink=1
  *          mig=1: MIG mode is on; mig=-1: the card knows no MIG
  *          remap=1: a row waits for a reset; remap=2: no spare row is left; retire=1: a page waits
+ *          lanes=16 generation=5 replays=0: its link to the host
  *          ecc=3 ecc_ever=9: uncorrected errors; slowed=0x40: bits of clock event reasons
  *   mig    gpu=0 i=0 gi=7 ci=0 uuid=MIG-a slices=3 mem=42949672960
  *          start=4 profile=2                      the owner made it there (index of a profile below)
@@ -39,7 +40,7 @@ enum { GPUS = 16, SLOTS = 8, PROCS = 256, EXTRAS = 64, SECOND_US = 1000000, IDS 
 typedef unsigned long long u64;
 
 typedef struct { int used, gi, ci, slices, start, profile; char uuid[96]; u64 mem; } instance_t;
-typedef struct { int used, mig, nvlink, remap, retire; char uuid[96], name[96]; u64 mem, ecc, ecc_ever, slowed;
+typedef struct { int used, mig, nvlink, remap, retire, lanes, generation, replays; char uuid[96], name[96]; u64 mem, ecc, ecc_ever, slowed;
                  instance_t slot[SLOTS]; } gpu_t;
 typedef struct { int gpu, gi, ci, mps; unsigned pid, sm; u64 mem, start, end; } proc_t;
 typedef struct { int gpu; unsigned pid, sm; u64 until; } sample_t;
@@ -110,6 +111,9 @@ static void take_gpu(const char *line)
     gpu->nvlink = small(line, "nvlink", 0);
     gpu->remap = small(line, "remap", 0);
     gpu->retire = small(line, "retire", 0);
+    gpu->lanes = small(line, "lanes", 16);
+    gpu->generation = small(line, "generation", 5);
+    gpu->replays = small(line, "replays", 0);
     gpu->ecc = number(line, "ecc", 0);
     gpu->ecc_ever = number(line, "ecc_ever", 0);
     gpu->slowed = number(line, "slowed", 0);
@@ -385,6 +389,29 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, u64 
 {
     ENTER_DEVICE(device);
     *reasons = gpu->slowed;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* --- the link to the host -------------------------------------------------------------------- */
+
+nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned *lanes)
+{
+    ENTER_DEVICE(device);
+    *lanes = gpu->lanes;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned *generation)
+{
+    ENTER_DEVICE(device);
+    *generation = gpu->generation;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t device, unsigned *replays)
+{
+    ENTER_DEVICE(device);
+    *replays = gpu->replays;
     LEAVE(NVML_SUCCESS);
 }
 

@@ -21,7 +21,7 @@ from config.site.pages.offers import listing as offer_listing
 from config.site.pages.offers import views as offers
 from config.site.pages.organisations import parts as organisation_parts
 from config.site.pages.organisations import views as organisations
-from config.site.pages.owners import agents, hosts
+from config.site.pages.owners import agents, health, hosts
 from config.site.pages.owners import dashboard as owner
 from config.site.pages.policies import apply_plan as policies_together
 from config.site.pages.policies import quota_requests
@@ -85,6 +85,9 @@ page_urls: list[URLPattern] = [
     path("owner/hosts/new", hosts.new),
     path("owner/hosts/<uuid:host_id>/agent", agents.of_host),
     path("owner/hosts/<uuid:host_id>/agent/tokens/<uuid:token_id>/revoke", agents.revoke),
+    path("owner/hosts/<uuid:host_id>/health", health.of_host),
+    path("owner/hosts/<uuid:host_id>/drain", health.drain),
+    path("owner/hosts/<uuid:host_id>/maintenance/<uuid:maintenance_id>/cancel", health.cancel),
     path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
     path("owner/hosts/<uuid:host_id>/retire", hosts.retire),
     path("owner/hosts/<uuid:host_id>/turn", hosts.turn),
@@ -103,6 +106,7 @@ page_urls: list[URLPattern] = [
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),
+    path("ops/health", health.everywhere),
     path("settings", settings.index),
     path("settings/secrets", work_secrets.index),
     path("settings/secrets/remove", work_secrets.remove),

@@ -1,7 +1,8 @@
 """The leases of a market's book: who holds which GPUs until when, and what is for sale of it.
 
 An owner who took a lease's capacity back keeps those GPUs until the lease would have ended, or
-until they are published in a new offer: nobody reclaims in order to be leased again at once.
+until they are published in a new offer: nobody reclaims in order to be leased again at once. One
+who took it for maintenance has announced until when.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Held:
     """Store position of the reclaim."""
     claim: Claim | None = None
     """The grant for which it is to end sooner, until that is taken up or refused."""
+    comes_back: bool = False
+    """It is taken back for maintenance: then its owner keeps nothing beyond that."""
 
     @property
     def is_interruptible(self) -> bool:
@@ -221,6 +224,7 @@ class Holdings:
         held = self.held.get(event.lease_id)
         if held is not None:
             held.reclaimed_by, held.reclaimed_at = event.owner_id, position
+            held.comes_back = event.maintenance_id is not None
 
     def _closed(self, event: LeaseClosed, position: int) -> Trigger | None:
         self.resales.pop(event.lease_id, None)
@@ -233,8 +237,10 @@ class Holdings:
         for share in held.granted.shares:
             self._catalogue.touch(share.host_id)
             for uuid in share.gpu_uuids:
-                kept = share.owner_id == held.reclaimed_by and not self._listed_since(
-                    uuid, share.host_id, held.reclaimed_at
+                kept = (
+                    share.owner_id == held.reclaimed_by
+                    and not held.comes_back
+                    and not self._listed_since(uuid, share.host_id, held.reclaimed_at)
                 )
                 for span in self._calendar.drop(uuid, event.lease_id):
                     self._give_back(uuid, span, free_from, kept=kept)

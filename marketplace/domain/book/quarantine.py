@@ -1,5 +1,5 @@
 """What of the supply is leased to nobody for now: hosts that are silent or that their owners keep
-back, and GPUs that are unfit.
+back, GPUs that are unfit, and both while they are in maintenance.
 
 The offers stay in the book with their place, floor and terms: only the time of those GPUs is
 withheld, in the calendar, which everything that grants, quotes or explains asks what is free. What
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from ledger.domain.event import Event
-from ledger.domain.ids import HostId
+from ledger.domain.ids import HostId, MaintenanceId
 from listings.domain.divisions import read_share
 from listings.domain.events import (
     Gpu,
@@ -23,8 +23,16 @@ from listings.domain.events import (
     HostReturned,
     HostTakingChanged,
 )
+from listings.domain.maintenance import after
+from listings.domain.maintenance_events import (
+    MaintenanceAnnounced,
+    MaintenanceCancelled,
+    MaintenanceEvent,
+    MaintenanceMoved,
+)
+from marketplace.domain.facts.instants import Millis, from_above, from_below
 from marketplace.domain.index.offer_index import Catalogue
-from marketplace.domain.orderbook.calendar import Calendar
+from marketplace.domain.orderbook.calendar import Calendar, Taken
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.triggers import SupplyGrew, Trigger
 
@@ -39,9 +47,11 @@ class Quarantine:
         self.silent: set[HostId] = set()
         self.kept_back: set[HostId] = set()
         self.unfit: dict[HostId, set[str]] = defaultdict(set)
+        self.maintenance: dict[HostId, dict[MaintenanceId, MaintenanceAnnounced]] = {}
 
     def __contains__(self, host_id: HostId) -> bool:
-        return self.is_whole(host_id) or bool(self.unfit.get(host_id))
+        whole = self.is_whole(host_id) or host_id in self.maintenance
+        return whole or bool(self.unfit.get(host_id))
 
     def is_whole(self, host_id: HostId) -> bool:
         """Tell if all of a host is withheld."""
@@ -59,6 +69,34 @@ class Quarantine:
                 if all_of_it or not unfit.isdisjoint(names):
                     found.update(dict.fromkeys(names))
         return list(found)
+
+    def closed(self, host_id: HostId, offers: Iterable[Listed]) -> dict[str, tuple[Taken, ...]]:
+        """Return when which GPUs of a host's offers, and their cards, are in maintenance."""
+        planned = self.maintenance.get(host_id)
+        if not planned:
+            return {}
+        found: dict[str, list[tuple[int, int]]] = {}
+        for listed in offers:
+            for gpu in listed.terms.gpus:
+                names = list(_names(gpu))
+                if spans := [
+                    (from_below(each.window.starts_at), from_above(each.window.ends_at))
+                    for each in planned.values()
+                    if not each.gpu_uuids or not set(each.gpu_uuids).isdisjoint(names)
+                ]:
+                    found |= {name: [*found.get(name, ()), *spans] for name in names}
+        return {name: _joined(spans) for name, spans in found.items()}
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> tuple[Taken, ...]:
+    """Return spans in order, those that meet as one."""
+    joined: list[Taken] = []
+    for starts, ends in sorted(spans):
+        if joined and starts <= joined[-1].ends:
+            joined[-1] = joined[-1]._replace(ends=Millis(max(ends, joined[-1].ends)))
+        else:
+            joined.append(Taken(Millis(starts), Millis(ends), None))
+    return tuple(joined)
 
 
 def _names(gpu: Gpu) -> Iterator[str]:
@@ -81,7 +119,9 @@ class Book(Protocol):
 
 def withhold(book: Book, host_id: HostId) -> None:
     """Bring what is withheld of a host's offers up to date."""
-    book.calendar.withhold(host_id, book.quarantine.of(host_id, book.catalogue.on(host_id)))
+    offers = book.catalogue.on(host_id)
+    book.calendar.withhold(host_id, book.quarantine.of(host_id, offers))
+    book.calendar.close(host_id, book.quarantine.closed(host_id, offers))
     book.catalogue.touch(host_id)
 
 
@@ -121,6 +161,19 @@ def released(book: Book, event: GpuReleased, position: int) -> Trigger | None:
     return _given_back(book, event.host_id)
 
 
+def maintained(book: Book, event: MaintenanceEvent, position: int) -> Trigger | None:
+    """Close GPUs for a window, move it, or open them again and look who waited."""
+    planned = after(book.quarantine.maintenance.get(event.host_id, {}), event)
+    if planned:
+        book.quarantine.maintenance[event.host_id] = planned
+    else:
+        book.quarantine.maintenance.pop(event.host_id, None)
+    if isinstance(event, MaintenanceAnnounced):
+        withhold(book, event.host_id)
+        return None
+    return _given_back(book, event.host_id)
+
+
 def _given_back(book: Book, host_id: HostId) -> Trigger | None:
     if not book.quarantine.unfit.get(host_id):
         book.quarantine.unfit.pop(host_id, None)
@@ -136,4 +189,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     HostTakingChanged: taking_changed,
     GpuQuarantined: quarantined,
     GpuReleased: released,
+    MaintenanceAnnounced: maintained,
+    MaintenanceMoved: maintained,
+    MaintenanceCancelled: maintained,
 }

@@ -13,6 +13,7 @@ from datetime import datetime
 from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from listings.domain.events import OfferPublished
+from listings.domain.maintenance_events import MaintenanceAnnounced
 from listings.domain.sandboxes import AgentSays
 from marketplace.domain.book.agents import part_tenants
 from marketplace.domain.book.book import Book
@@ -60,6 +61,7 @@ class HeldState:
     reclaimed_by: TenantId | None
     reclaimed_at: int
     claim: Claim | None = None
+    comes_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class BookState:
     granted_bids: tuple[BidState, ...] = ()
     agents: tuple[tuple[HostId, AgentSays], ...] = ()
     kept_back: tuple[HostId, ...] = ()
+    maintenance: tuple[MaintenanceAnnounced, ...] = ()
 
 
 def state_of(book: Book) -> BookState:
@@ -126,6 +129,7 @@ def state_of(book: Book) -> BookState:
                 held.reclaimed_by,
                 held.reclaimed_at,
                 held.claim,
+                held.comes_back,
             )
             for held in book.held.values()
         ),
@@ -155,6 +159,11 @@ def state_of(book: Book) -> BookState:
         granted_bids=tuple(_state_of(bid) for bid in book.granted_bids.values()),
         agents=tuple(sorted(book.agents.said.items())),
         kept_back=tuple(sorted(book.quarantine.kept_back)),
+        maintenance=tuple(
+            each
+            for _, planned in sorted(book.quarantine.maintenance.items())
+            for each in planned.values()
+        ),
     )
 
 
@@ -169,6 +178,9 @@ def restored(state: BookState) -> Book:
         book.leases.records[each.host_id] = Record(each.good, each.all, each.leases, each.at)
     book.quarantine.silent.update(state.silent)
     book.quarantine.kept_back.update(state.kept_back)
+    for planned in state.maintenance:
+        on_host = book.quarantine.maintenance.setdefault(planned.host_id, {})
+        on_host[planned.maintenance_id] = planned
     book.quarantine.unfit.update((host_id, set(uuids)) for host_id, uuids in state.unfit)
     book.agents.said.update(state.agents)
     for offer in state.offers:
@@ -187,6 +199,7 @@ def restored(state: BookState) -> Book:
             held.reclaimed_by,
             held.reclaimed_at,
             held.claim,
+            held.comes_back,
         )
         book.leases.put(lease)
     for host_id in book.agents.said:

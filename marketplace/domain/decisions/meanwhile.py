@@ -107,7 +107,9 @@ def _is_near(book: Book, granted: LeaseGranted, before: Spans) -> bool:
         if share.resold is not None or share.host_id in calendar.one_tenant:
             return True
         for uuid in share.gpu_uuids:
-            if uuid in calendar.withheld or calendar.held(uuid) != before.get(uuid, ()):
+            if uuid in calendar.withheld or uuid in calendar.closed:
+                return True
+            if calendar.held(uuid) != before.get(uuid, ()):
                 return True
     return False
 

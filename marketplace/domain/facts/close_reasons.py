@@ -14,6 +14,7 @@ IDLE = 106
 OVER_SHARE = 107
 RECLAIMED = 201
 RECLAIMED_BEFORE_START = 202
+MAINTENANCE = 203
 WINDOW_OVER = 301
 INTERRUPTED = 302
 MARKET_AWAY = 303
@@ -41,6 +42,7 @@ REASONS: dict[int, str] = {
     OVER_SHARE: "The work held more GPU memory than its share has, and was stopped.",
     RECLAIMED: "The owner took the capacity back.",
     RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
+    MAINTENANCE: "The host went into maintenance, which had been announced.",
     WINDOW_OVER: "The window of the lease was over.",
     INTERRUPTED: "The market took the capacity for a firm bid, after the agreed notice.",
     MARKET_AWAY: "The market was away when the hosts should have been asked to start the work.",
@@ -73,7 +75,14 @@ FAULTS = HARDWARE | {
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
 
-CUT_SHORT = FAULTS | {RECLAIMED, RECLAIMED_BEFORE_START, INTERRUPTED, MARKET_AWAY, PAUSED}
+CUT_SHORT = FAULTS | {
+    RECLAIMED,
+    RECLAIMED_BEFORE_START,
+    MAINTENANCE,
+    INTERRUPTED,
+    MARKET_AWAY,
+    PAUSED,
+}
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
 
 WITHOUT_MONEY = frozenset({"funds-insufficient", "budget-spent"})

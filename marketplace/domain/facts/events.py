@@ -13,6 +13,7 @@ from ledger.domain.ids import (
     HoldId,
     HostId,
     LeaseId,
+    MaintenanceId,
     SubscriberId,
     TenantId,
     UserId,
@@ -29,6 +30,10 @@ from marketplace.domain.facts.bid_events import BidMoveAsked as BidMoveAsked
 from marketplace.domain.facts.bid_events import BidPlaced as BidPlaced
 from marketplace.domain.facts.bid_events import GrantRefused as GrantRefused
 from marketplace.domain.facts.bid_events import ReturnDue as ReturnDue
+from marketplace.domain.facts.maintenance_events import MaintenanceNoticed as MaintenanceNoticed
+from marketplace.domain.facts.maintenance_events import (
+    MaintenanceNoticeWithdrawn as MaintenanceNoticeWithdrawn,
+)
 from marketplace.domain.facts.values import Certificate as Certificate
 from marketplace.domain.facts.values import Compensation as Compensation
 from marketplace.domain.facts.values import Continues as Continues
@@ -225,8 +230,10 @@ class LeaseActivated(Event, name="marketplace.lease-activated"):
     at: datetime
 
 
-class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=2, grown_from=1):
+class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=3, grown_from=1):
     """An owner takes capacity back: the work has until `stop_at`, then it is stopped.
+
+    maintenance_id: for maintenance that was announced; None: for good.
 
     compensation: what the owner pays for it, by the lease's terms; None in old events, where it
     is worked out from the same terms.
@@ -237,6 +244,7 @@ class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=2, g
     stop_at: datetime
     at: datetime
     compensation: Money | None = None
+    maintenance_id: MaintenanceId | None = None
 
 
 class ExtensionRequested(Event, name="marketplace.extension-requested"):
@@ -426,6 +434,8 @@ LeaseEvent = (
     | LeaseHostLost
     | LeaseHardwareFailed
     | CutWithdrawn
+    | MaintenanceNoticed
+    | MaintenanceNoticeWithdrawn
     | LeaseEnding
     | LeaseClosed
 )

@@ -152,15 +152,18 @@ class Lease(LeaseState):
 
     def _reason_before_start(self) -> int:
         if self.stop_at is not None and self.stop_at < self.ends_at:
-            before = close_reasons.RECLAIMED_BEFORE_START
-            return self._reason_of_market() if self.rights.interrupted else before
+            return self._reason_of_claim(close_reasons.RECLAIMED_BEFORE_START)
         # Only the market's own clock asks hosts to start, so that none was asked is its own doing.
         return close_reasons.MARKET_AWAY
 
+    def _reason_of_claim(self, reclaimed: int) -> int:
+        if self.rights.interrupted:
+            return self._reason_of_market()
+        return close_reasons.MAINTENANCE if self.rights.for_maintenance else reclaimed
+
     def _reason_of_due(self) -> int:
         if self.stop_at is not None and self.stop_at <= self.ends_at:
-            market = self._reason_of_market()
-            return market if self.rights.interrupted else close_reasons.RECLAIMED
+            return self._reason_of_claim(close_reasons.RECLAIMED)
         if self.rights.shortened is not None and self.started:
             return close_reasons.RESOLD
         if self.hosts - self.started - self.awaiting:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal, Self, assert_never
 
-from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.ids import HostId, LeaseId, MaintenanceId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.span import Window
 from marketplace.domain.facts import events
@@ -67,14 +67,16 @@ class Rights:
     """What was claimed of one lease, and by whom.
 
     stop_at: when the first of all claims is due. reclaims: the last of each owner, the one that
-    is due first in front. interrupted: the market's own claim is due first; reclaimed_first: an
-    owner's claim was there before it; pausing: the work goes on later, its bid allows that.
+    is due first in front. interrupted: the market's own claim is due first; for_maintenance: an
+    owner's, and for maintenance that was announced; reclaimed_first: an owner's claim was there
+    before it; pausing: the work goes on later, its bid allows that.
     """
 
     stop_at: datetime | None = None
     reclaims: tuple[Reclaim, ...] = ()
     interrupted: bool = False
     pausing: bool = False
+    for_maintenance: bool = False
     reclaimed_first: bool = False
     resale: events.ResaleListed | None = None
     resale_open: bool = False
@@ -117,6 +119,7 @@ class Rights:
                     reclaims=(first, *others),
                     interrupted=False,
                     pausing=False,
+                    for_maintenance=event.maintenance_id is not None,
                     resale=None,
                 )
             case events.LeaseInterrupted():
@@ -188,6 +191,7 @@ class LeaseState:
     cut: events.LeaseInterrupted | events.LeaseShortened | None = None
     uncut: Self | None = None
     outputs_failed: tuple[events.OutputsFailed, ...] = ()
+    maintenance: tuple[events.MaintenanceNoticed, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -204,6 +208,14 @@ class LeaseState:
     @property
     def starts_at(self) -> datetime:
         return self.terms.window.starts_at
+
+    def told_of_maintenance(
+        self, host_id: HostId, maintenance_id: MaintenanceId
+    ) -> events.MaintenanceNoticed | None:
+        """Return what it is told of a maintenance window of a host of it; None: nothing."""
+        key = host_id, maintenance_id
+        found = (each for each in self.maintenance if (each.host_id, each.maintenance_id) == key)
+        return next(found, None)
 
     @property
     def stop_at(self) -> datetime | None:
@@ -345,6 +357,8 @@ class LeaseState:
                 | events.LeaseHardwareFailed()
             ):
                 return replace(state, rights=state._claimed(event))
+            case events.MaintenanceNoticed() | events.MaintenanceNoticeWithdrawn():
+                return replace(state, maintenance=told_of(state.maintenance, event))
             case events.LeaseEnding():
                 return replace(
                     state, state="ending", ending_reason=event.reason, ending_at=event.at
@@ -355,6 +369,16 @@ class LeaseState:
                 raise AssertionError("`evolve` takes these in")
             case _:
                 assert_never(event)
+
+
+def told_of(
+    known: Sequence[events.MaintenanceNoticed],
+    event: events.MaintenanceNoticed | events.MaintenanceNoticeWithdrawn,
+) -> tuple[events.MaintenanceNoticed, ...]:
+    """Return what a lease is told of maintenance after one more word of it."""
+    key = event.host_id, event.maintenance_id
+    others = tuple(each for each in known if (each.host_id, each.maintenance_id) != key)
+    return (*others, event) if isinstance(event, events.MaintenanceNoticed) else others
 
 
 def claimed_for(cut: events.LeaseInterrupted | events.LeaseShortened) -> LeaseId:

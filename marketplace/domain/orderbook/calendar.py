@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -43,6 +43,10 @@ class Calendar:
         """The shares of each card of which something was ever taken; a fork adds to the same."""
         self.withheld: set[str] = set() if parent is None else parent.withheld
         """A fork has the same."""
+        self.closed: dict[str, tuple[Taken, ...]] = {} if parent is None else parent.closed
+        """When nobody can have which GPUs: they are in maintenance then. A fork has the same."""
+        self._closed_on: dict[HostId, tuple[str, ...]] = {}
+        self._united: dict[str, tuple[tuple[Taken, ...], tuple[Taken, ...], tuple[Taken, ...]]] = {}
         self._withheld_on: dict[HostId, tuple[str, ...]] = {}
         self.one_tenant: dict[HostId, set[str]] = {} if parent is None else parent.one_tenant
         """Hosts that cannot keep tenants apart, each with its GPUs; a fork has the same."""
@@ -75,11 +79,24 @@ class Calendar:
         """Return the taken spans of a GPU, in order of time."""
         if self.withheld and uuid in self.withheld:
             return ALL_TIME
-        return self.held(uuid)
+        held = self.held(uuid)
+        closed = self.closed.get(uuid) if self.closed else None
+        if closed is None:
+            return held
+        known = self._united.get(uuid)
+        # The very same tuple for the same spans: whoever asks keeps what follows from it.
+        if known is None or known[0] is not held or known[1] is not closed:
+            known = self._united[uuid] = (held, closed, united(held, closed))
+        return known[2]
 
     def of_each(self, uuids: Collection[str]) -> list[tuple[Taken, ...]]:
         """Return the same of some GPUs."""
-        if self.withheld or self._promised or (self._parent is not None and self._taken):
+        if (
+            self.withheld
+            or self.closed
+            or self._promised
+            or (self._parent is not None and self._taken)
+        ):
             return [self.of(uuid) for uuid in uuids]
         if self._parent is not None:
             return self._parent.of_each(uuids)
@@ -107,6 +124,17 @@ class Calendar:
         if uuids:
             self._withheld_on[host_id] = tuple(uuids)
             self.withheld.update(uuids)
+        self.changes += 1
+
+    def close(self, host_id: HostId, spans: Mapping[str, tuple[Taken, ...]]) -> None:
+        """Let nobody have these GPUs of a host in these spans, and no others of it be closed."""
+        assert self._parent is None, "forks are of one moment"
+        for uuid in self._closed_on.pop(host_id, ()):
+            self.closed.pop(uuid, None)
+        if spans:
+            self._closed_on[host_id] = tuple(spans)
+            self.closed.update(spans)
+        self._united.clear()
         self.changes += 1
 
     def promise(self, given: Callable[[], Iterable[tuple[Iterable[str], Taken]]]) -> None:
@@ -282,6 +310,15 @@ class Calendar:
             shares.intersection_update(self._taken)
             if not shares:
                 del self.parted[card]
+
+
+def united(held: Sequence[Taken], closed: Sequence[Taken]) -> tuple[Taken, ...]:
+    """Return spans that are held, and of those that are closed what nobody holds; in order."""
+    free = [
+        Taken(starts, ends, None)
+        for starts, ends in gaps([(span.starts, span.ends) for span in closed], held)
+    ]
+    return tuple(sorted((*held, *free), key=lambda span: span.starts))
 
 
 def gaps(

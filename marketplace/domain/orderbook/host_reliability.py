@@ -30,6 +30,7 @@ WEIGHT = 1_000_000_000
 BROKEN_OFF = close_reasons.FAULTS | {
     close_reasons.RECLAIMED,
     close_reasons.RECLAIMED_BEFORE_START,
+    close_reasons.MAINTENANCE,
 }
 WENT_WELL = frozenset(
     {

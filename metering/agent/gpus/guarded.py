@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..wire import Gpu
-from .port import CardMode, GpuFault, Gpus, Instance, Reading, Wear, Xid
+from .port import CardMode, GpuFault, Gpus, Instance, Link, Reading, Wear, Xid
 
 ANSWER_SECONDS_MAX = 5.0
 
@@ -41,6 +41,10 @@ class GuardedGpus:
     def wear(self, uuid: str) -> Wear:
         worn: Wear = self._ask(lambda: self._inner.wear(uuid), uuid)
         return worn
+
+    def link(self, uuid: str) -> Link | None:
+        found: Link | None = self._ask(lambda: self._inner.link(uuid), uuid)
+        return found
 
     def xids(self) -> Sequence[Xid]:
         try:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..wire import Gpu
 from . import nvml_mig
+from .nvml_link import link_of
 from .nvml_wear import wear_of
 from .port import (
     CardMode,
@@ -21,6 +22,7 @@ from .port import (
     GpuFault,
     Instance,
     InstanceRefused,
+    Link,
     Reading,
     Resident,
     Utilisation,
@@ -114,6 +116,10 @@ class NvmlGpus:
 
     def wear(self, uuid: str) -> Wear:
         found: Wear = self._on_card(uuid, wear_of)
+        return found
+
+    def link(self, uuid: str) -> Link | None:
+        found: Link | None = self._on_card(uuid, link_of)
         return found
 
     def xids(self) -> Sequence[Xid]:

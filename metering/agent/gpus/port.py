@@ -71,6 +71,15 @@ class Wear:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """How a card is joined to its host. replays: packets sent anew, ever. 0: not known."""
+
+    lanes: int = 0
+    generation: int = 0
+    replays: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Xid:
     """An error that the driver announced by its XID number."""
 
@@ -143,6 +152,10 @@ class Gpus(Protocol):
 
     def wear(self, uuid: str) -> Wear:
         """Return how worn a card is, as far as it knows it of itself. Raises: GpuFault."""
+        ...
+
+    def link(self, uuid: str) -> Link | None:
+        """Return a card's link to its host; None: it does not say. Raises: GpuFault."""
         ...
 
     def xids(self) -> Sequence[Xid]:

@@ -23,6 +23,7 @@ from .port import (
     FaultKind,
     GpuFault,
     Instance,
+    Link,
     Reading,
     Resident,
     Utilisation,
@@ -183,6 +184,10 @@ class SimulatedGpus:
     def wear(self, uuid: str) -> Wear:
         self.read(uuid, since_us=self._clock.wall_us())
         return Wear()
+
+    def link(self, uuid: str) -> Link | None:
+        self._check(uuid)
+        return Link(lanes=16, generation=5)
 
     def xids(self) -> Sequence[Xid]:
         self._hear()

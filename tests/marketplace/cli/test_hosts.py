@@ -102,3 +102,32 @@ def test_a_host_that_is_not_there_gets_no_code(run: Any) -> None:
 
     assert result.exit_code == 2 and "no host of the name 'rack ten'" in result.output
     assert [each[0] for each in sent] == ["GET"]
+
+
+WINDOW = UUID("0ff9ea40-0000-4000-8000-000000000003")
+
+
+def test_maintenance_is_announced_moved_and_cancelled(run: Any) -> None:
+    words = ("announce", str(HOST), "--until", "2026-01-05T06:00:00Z", "--reason", "new fans")
+    result, sent = run("maintenance", *words, "--gpu", "GPU-1", "--yes")
+    assert result.exit_code == 0, result.output
+    body = {"ends_at": "2026-01-05T06:00:00Z", "reason": "new fans", "gpu_uuids": ["GPU-1"]}
+    assert sent == [("POST", f"hosts/{HOST}/maintenance", body)]
+
+    _, sent = run("maintenance", "move", str(HOST), str(WINDOW), "--from", "2026-01-05T05:00:00Z")
+    moved = {"starts_at": "2026-01-05T05:00:00Z"}
+    assert sent == [("PATCH", f"hosts/{HOST}/maintenance/{WINDOW}", moved)]
+
+    _, sent = run("maintenance", "cancel", str(HOST), str(WINDOW))
+    assert sent == [("DELETE", f"hosts/{HOST}/maintenance/{WINDOW}", None)]
+
+
+def test_a_window_is_moved_to_some_time(run: Any) -> None:
+    result, sent = run("maintenance", "move", str(HOST), str(WINDOW))
+    assert result.exit_code == 2 and sent == []
+
+
+def test_a_drained_host_takes_work_again(run: Any) -> None:
+    result, sent = run("undrain", str(HOST))
+    assert result.exit_code == 0
+    assert sent == [("POST", f"hosts/{HOST}/resume", None)]

@@ -20,6 +20,7 @@ from ledger.domain.ids import (
     HoldId,
     HostId,
     LeaseId,
+    MaintenanceId,
     OfferId,
     SubscriberId,
     TenantId,
@@ -58,6 +59,7 @@ from listings.domain.events import (
     Taking,
     WeeklyRule,
 )
+from listings.domain.maintenance_events import MaintenanceAnnounced, MaintenanceCancelled
 from listings.domain.offers import Offer
 from marketplace.commands.grants import leasing
 from marketplace.domain.bids.bid import Bid
@@ -264,6 +266,26 @@ class Market:
                 )
             case _:
                 event = GpuReleased(host_id=host_id, gpu_uuid=uuid, at=self.now)
+        self.put(f"host-{host_id}", event)
+
+    def maintain(
+        self, host: str, since: datetime, until: datetime | None, *gpus: int, word: str = "m"
+    ) -> None:
+        """Announce maintenance of a host, or of some of its GPUs; until None: cancel it."""
+        host_id = HostId(named(f"host {host}"))
+        maintenance_id = MaintenanceId(named(f"maintenance {host} {word}"))
+        event: Event = MaintenanceCancelled(
+            host_id=host_id, maintenance_id=maintenance_id, at=self.now
+        )
+        if until is not None:
+            event = MaintenanceAnnounced(
+                host_id=host_id,
+                maintenance_id=maintenance_id,
+                window=Window(since, until),
+                gpu_uuids=tuple(f"{host}:{gpu}" for gpu in gpus),
+                reason="new fans",
+                at=self.now,
+            )
         self.put(f"host-{host_id}", event)
 
     def agent(self, host: str, sandbox: str, *abilities: str) -> None:

@@ -175,7 +175,12 @@ class Crowd:
         rng, health = self.random, book.quarantine
         host = rng.choice(HOSTS)
         host_id, gpu = HostId(named(f"host {host}")), rng.randrange(4)
-        if rng.random() < 0.4:
+        if rng.random() < 0.2:
+            planned = host_id in health.maintenance
+            since = self.market.now + timedelta(minutes=rng.choice((0, 30, 90)))
+            until = None if planned else since + timedelta(minutes=rng.choice((20, 120)))
+            self.market.maintain(host, since, until, *((gpu,) if rng.random() < 0.5 else ()))
+        elif rng.random() < 0.4:
             self.market.health(host, "returned" if host_id in health.silent else "silent")
         else:
             is_unfit = f"{host}:{gpu}" in health.unfit.get(host_id, ())

@@ -26,6 +26,8 @@ from marketplace.domain.facts.events import (
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
+    MaintenanceNoticed,
+    MaintenanceNoticeWithdrawn,
     ReclaimRequested,
     ResaleEnded,
     ResaleListed,
@@ -95,11 +97,7 @@ def _step(recorded: Recorded) -> Step | None:
             tone: Literal["", "bad"] = "bad" if code else ""
             return Step(event.at, "Work stopped on a host", f"{said}{event.detail}".strip(), tone)
         case ReclaimRequested() as event:
-            detail = f"The work has until {local(event.stop_at)}; then it is stopped."
-            if event.compensation is not None and event.compensation.nanos:
-                paid = amount_text(event.compensation.nanos, event.compensation.currency)
-                detail += f" The owner pays {paid} for it."
-            return Step(event.at, "Owner takes the GPUs back", detail, "warn")
+            return _taken_back(event)
         case ExtensionRequested() as event:
             return Step(event.at, "Extension asked for", f"Until {local(event.ends_at)}.")
         case ExtensionRefused() as event:
@@ -121,6 +119,15 @@ def _step(recorded: Recorded) -> Step | None:
             return _claim(claim)
 
 
+def _taken_back(event: ReclaimRequested) -> Step:
+    detail = f"The work has until {local(event.stop_at)}; then it is stopped."
+    if event.compensation is not None and event.compensation.nanos:
+        paid = amount_text(event.compensation.nanos, event.compensation.currency)
+        detail += f" The owner pays {paid} for it."
+    why = "" if event.maintenance_id is None else " for maintenance"
+    return Step(event.at, f"Owner takes the GPUs back{why}", detail, "warn")
+
+
 def _claim(claim: Event) -> Step | None:
     """Tell what a start waits for, and what cuts a lease short besides its owner.
 
@@ -131,6 +138,8 @@ def _claim(claim: Event) -> Step | None:
             return Step(event.at, "A host fetches what the work needs")
         case WorkSaved(host_id=None) as event:
             return Step(event.at, "Checkpoint noted", f"Safe up to {local(event.safe_at)}.", "good")
+        case MaintenanceNoticed() | MaintenanceNoticeWithdrawn() as event:
+            return _maintenance(event)
         case ResaleListed() as event:
             floor = amount_text(event.floor.nanos_per_gpu_hour, event.floor.currency)
             detail = f"From {local(event.since)} on, for {floor} per GPU-h at least."
@@ -159,6 +168,13 @@ def _claim(claim: Event) -> Step | None:
             return Step(event.at, "It keeps its GPUs", f"It ends {local(event.ends_at)}.", "good")
         case _:
             return None
+
+
+def _maintenance(event: MaintenanceNoticed | MaintenanceNoticeWithdrawn) -> Step:
+    if isinstance(event, MaintenanceNoticeWithdrawn):
+        return Step(event.at, "The maintenance does not meet it any more", tone="good")
+    detail = f"{local(event.starts_at)}: {event.reason}. The lease ends by then."
+    return Step(event.at, "A host goes into maintenance", detail, "warn")
 
 
 def _failure(event: LeaseHardwareFailed) -> str:

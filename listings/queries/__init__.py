@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 from uuid import UUID
@@ -235,42 +235,6 @@ def recent_fill(*, now: datetime) -> Fill:
     )
     listed = _listed_by_day(days)
     return fill_of(DayOfMarket(listed[day], sold.get(day, 0)) for day in days)
-
-
-@dataclass(frozen=True, slots=True)
-class HostHealth:
-    """What the market counts on of a host. silent_since: see `HostRow`; unfit: GPUs, with why.
-
-    takings: by the owner's switch at the host and by that on the market. says: its agent's level
-    and abilities. cards: of MIG instances that its owner made.
-    """
-
-    host_id: UUID
-    silent_since: datetime | None
-    reported_at: datetime | None
-    gpu_uuids: frozenset[str]
-    unfit: dict[str, str]
-    takings: tuple[str, str] = ("all", "all")
-    says: tuple[str, ...] = ()
-    cards: Mapping[str, str] = field(default_factory=dict)
-
-
-def hosts_watched(only: UUID | None = None) -> list[HostHealth]:
-    """Return every host that is not retired, or that one, as the market sees its health."""
-    rows = HostRow.objects.exclude(state="retired").order_by("host_id")
-    return [
-        HostHealth(
-            host_id=row.host_id,
-            silent_since=row.silent_since,
-            reported_at=row.reported_at,
-            gpu_uuids=frozenset(gpu["uuid"] for gpu in row.gpus),
-            unfit={uuid: said["reason"] for uuid, said in row.unfit.items()},
-            takings=(row.at_host, row.on_market),
-            says=(row.sandbox, *row.abilities),
-            cards={gpu["uuid"]: gpu["card_uuid"] for gpu in row.gpus if gpu.get("card_uuid")},
-        )
-        for row in (rows if only is None else rows.filter(host_id=only))
-    ]
 
 
 def told_to_agent(host_id: UUID) -> tuple[bool, str]:

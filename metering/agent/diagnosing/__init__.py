@@ -1,0 +1,1 @@
+"""Short diagnostics of a card between two leases, whose result is known beforehand."""
