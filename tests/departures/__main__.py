@@ -2,8 +2,8 @@
 
 Each departure is kept as a line of JSON in `departures.jsonl` under OFFPEAK_HOME. A run that was
 ended goes on where it was: end it by Ctrl-C (SIGINT) or SIGTERM, and it finishes what is under way,
-which takes some minutes; a second one ends it at once. `page` alone
-writes it from what is kept.
+which takes some minutes; a second one later ends it at once. `page` alone writes the page from what
+is kept.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ import django
 
 if TYPE_CHECKING:
     from tests.departures.records import Records
+
+AGAIN_SECONDS = 5.0
+"""A second signal so soon is the same one: `timeout` sends it to a process and to its group."""
 
 
 def main(names: Sequence[str]) -> None:
@@ -49,11 +53,16 @@ def _run(names: Sequence[str], records: Records) -> None:
     use_compiled()
     stop = Stop()
 
+    asked_at = 0.0
+
     def ask(*_: object) -> None:
-        if stop:
+        nonlocal asked_at
+        if stop and time.monotonic() > asked_at + AGAIN_SECONDS:
             raise KeyboardInterrupt
-        to_stderr("ending: what is under way is finished first")
-        stop.ask()
+        if not stop:
+            asked_at = time.monotonic()
+            to_stderr("ending: what is under way is finished first")
+            stop.ask()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)

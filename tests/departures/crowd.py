@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 from marketplace.sdk.problems import Problem, Unreachable
 from tests.departures.ground import STAYS, Ground
+from tests.journeys.hosts import CONSUMER
 
-PERSON = "bruno"
 LENGTHS = (60, 180)
 """How long others lease a GPU, in seconds: drawn between these."""
-PATIENCE_SECONDS = 30
-"""So long they wait for one; then they go elsewhere, so that the queue does not grow for ever."""
+PATIENCE_SECONDS = 240
+"""So long they wait for one, as what departs does; then they go elsewhere."""
 WARM_SECONDS = 120.0
 """Until then those who came first leave again one by one, as later ones do."""
 
@@ -21,7 +21,8 @@ WARM_SECONDS = 120.0
 class Crowd:
     """Bids that come at random, so many that they ask for a share of all GPUs there are.
 
-    load: that share: 0.8 of 16 GPUs, at two minutes a lease, is a bid every nine seconds.
+    They are of the tenant whose work departs: hosts that cannot keep work apart have one tenant at
+    a time. load: that share: 0.8 of 16 GPUs, at two minutes a lease, is a bid every nine seconds.
     """
 
     def __init__(self, ground: Ground, *, load: float, seed: int) -> None:
@@ -63,7 +64,7 @@ class Crowd:
             "workload": {"kind": "other", "command": ["sleep", "600"]},
         }
         try:
-            with self._ground.market.client(PERSON) as api:
+            with self._ground.market.client(CONSUMER) as api:
                 api.post("bids", asked)
         except (Problem, Unreachable):
             return  # one fewer comes

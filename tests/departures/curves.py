@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.departures.figures import Measured, Row, known, share
-from tests.departures.runs import LOADS, MAIN
+from tests.departures.runs import LOADS, MAIN, of_load
 from tests.simulation.plots import Axis, Series, line_plot, percent
 
 STEPS = 20
@@ -19,7 +19,7 @@ def plots_of(figures: Mapping[str, Measured]) -> dict[str, str]:
     if (main := figures.get(MAIN)) is not None:
         found["lost"] = _lost(main.rows)
         found["elsewhere"] = _elsewhere(main.rows)
-    at = [(load, figures[f"load-{load}"].rows) for load in LOADS if f"load-{load}" in figures]
+    at = [(load, figures[of_load(load)].rows) for load in LOADS if of_load(load) in figures]
     if len(at) > 1:
         found["load"] = _by_load(at)
     return found
@@ -42,7 +42,8 @@ def _lost(rows: Sequence[Row]) -> str:
 
 
 def _elsewhere(rows: Sequence[Row]) -> str:
-    told = [row for row in rows if row.after_word is None]
+    silent = [row for row in rows if row.kind in ("power", "silence")]
+    told = [row for row in rows if row.kind not in ("power", "silence")]
     return line_plot(
         "Time until work runs elsewhere",
         "How many of the departures ran elsewhere within so many seconds: from the owner's word "
@@ -50,8 +51,8 @@ def _elsewhere(rows: Sequence[Row]) -> str:
         Axis("seconds until it runs elsewhere, at most"),
         Axis("of the departures", percent),
         [
-            Series("told, or a GPU failed", _spread([row.after for row in told])),
-            Series("the host fell silent", _spread([row.after_word for row in rows])),
+            Series("told, or a GPU failed", [(0, 0), *_spread([row.after for row in told])]),
+            Series("the host fell silent", _spread([row.after_word for row in silent])),
         ],
     )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.benchmarks.figures import percentile
 from tests.departures.curves import SOON_SECONDS, plots_of
 from tests.departures.figures import Measured, Row, at_least, known, share
-from tests.departures.runs import LOADS, MAIN, RUNS, SHIPPED
+from tests.departures.runs import LOADS, MAIN, RUNS, SHIPPED, of_load
 from tests.departures.work import CHECKPOINT_SECONDS, KINDS, Kind
 from tests.simulation.tables import table
 
@@ -16,12 +16,12 @@ DOCS = Path(__file__).parents[2] / "config" / "docs"
 TEXT = Path(__file__).parent / "departures.md.txt"
 PAGE = "measured-departures"
 NAMES: dict[Kind, str] = {
-    "notice": "reclaim with 8 s of notice",
-    "gpu-lost": "a GPU is off the bus, the work dies",
-    "xid": "an XID error, the work hangs",
+    "notice": "reclaim, 8 s of notice",
+    "gpu-lost": "GPU lost",
+    "xid": "XID error",
     "kill-switch": "kill switch",
-    "power": "power: agent, keepers and work killed at once",
-    "silence": "silence: the agent stopped, its work goes on",
+    "power": "power lost",
+    "silence": "silence",
 }
 
 
@@ -40,6 +40,7 @@ def text_of(figures: Mapping[str, Measured]) -> str:
     parts = {
         **_claims(main),
         "by_kind": _by_kind(main.rows),
+        "lost_by_kind": _lost_by_kind(main.rows),
         "by_load": _by_load(figures),
         "shipped": _shipped(figures.get(SHIPPED)),
         "load_plot": (
@@ -66,7 +67,7 @@ def _claims(main: Measured) -> dict[str, str]:
     promised = [row.spare is not None and row.spare >= 0 for row in rows if _is_promised(row)]
     spare = known(row.spare for row in rows)
     words = known(row.after_word for row in rows)
-    told = known(row.after for row in rows if row.after_word is None)
+    told = known(row.after for row in rows if row.kind not in ("power", "silence"))
     done = known(row.done for row in rows)
     return {
         "count": f"{len(rows)}",
@@ -97,7 +98,7 @@ def _claims(main: Measured) -> dict[str, str]:
         "word_p99": _seconds(words, 0.99),
         "told_p50": _seconds(told, 0.5),
         "told_p99": _seconds(told, 0.99),
-        "room": f"{RUNS[f'load-{LOADS[0]}'].room}",
+        "room": f"{RUNS[of_load(LOADS[0])].room}",
         "soon": f"{SOON_SECONDS}",
     }
 
@@ -128,33 +129,35 @@ def _is_promised(row: Row) -> bool:
 
 
 def _by_kind(rows: Sequence[Row]) -> str:
+    """Return of each kind how many went on in time, and after how long."""
     lines = []
+    for name, some in _kinds(rows):
+        after = known(row.after for row in some)
+        in_time = _percent(share(row.in_time for row in some))
+        lines.append([name, str(len(some)), in_time, _seconds(after, 0.5), _seconds(after, 0.99)])
+    return table("departure | count | in time | elsewhere, p50 | p99", lines)
+
+
+def _lost_by_kind(rows: Sequence[Row]) -> str:
+    """Return of each kind what work was lost."""
+    lines = []
+    for name, some in _kinds(rows):
+        lost = known(row.lost for row in some)
+        each = [_seconds(lost, at) for at in (0.5, 0.9, 1.0)]
+        lines.append([name, f"{sum(row.done for row in some):,.0f}", f"{sum(lost):,.0f}", *each])
+    return table("seconds of work | done | lost | lost each, p50 | p90 | most", lines)
+
+
+def _kinds(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
     for kind in KINDS:
-        some = [row for row in rows if row.kind == kind]
-        if some:
-            lost, after = known(row.lost for row in some), known(row.after for row in some)
-            lines.append(
-                [
-                    NAMES[kind],
-                    str(len(some)),
-                    _percent(share(row.in_time for row in some)),
-                    f"{sum(row.done for row in some):,.0f} s",
-                    f"{sum(row.lost for row in some):,.0f} s",
-                    " / ".join(_seconds(lost, each) for each in (0.5, 0.9, 1.0)),
-                    " / ".join(_seconds(after, each) for each in (0.5, 0.99)),
-                ]
-            )
-    head = (
-        "departure | count | in time | work done | lost | lost each: p50 / p90 / most, s "
-        "| runs elsewhere: p50 / p99, s"
-    )
-    return table(head, lines)
+        if some := [row for row in rows if row.kind == kind]:
+            yield NAMES[kind], some
 
 
 def _by_load(figures: Mapping[str, Measured]) -> str:
     lines = []
     for load in LOADS:
-        if (run := figures.get(f"load-{load}")) is None:
+        if (run := figures.get(of_load(load))) is None:
             continue
         after = known(row.after for row in run.rows)
         lines.append(
@@ -165,14 +168,13 @@ def _by_load(figures: Mapping[str, Measured]) -> str:
                 _percent(share(row.in_time for row in run.rows)),
                 _percent(share((row.after or 1e9) <= SOON_SECONDS for row in run.rows)),
                 _seconds(after, 0.5) if after else "-",
-                _percent(requeue_share(run.rows)),
             ]
         )
     if not lines:
         return "Not measured yet."
     head = (
         "asked for by others | leased when a host left | departures | in time "
-        f"| within {SOON_SECONDS} s | runs elsewhere, p50, s | lost, of preempt-and-requeue"
+        f"| within {SOON_SECONDS} s | elsewhere, p50"
     )
     return table(head, lines)
 
@@ -194,8 +196,9 @@ def _shipped(run: Measured | None) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    """Write a share, without a decimal where it is all or nothing."""
+    return f"{100 * value:.0f} %" if value in (0, 1) else f"{100 * value:.1f} %"
 
 
 def _seconds(values: Sequence[float], at: float) -> str:
-    return f"{percentile(values, at):.1f}" if values else "-"
+    return f"{percentile(values, at):.1f} s" if values else "-"

@@ -27,6 +27,11 @@ class Billed:
     charged_nanos: int
     due_nanos: int
 
+    @property
+    def is_right(self) -> bool:
+        """Tell if what is proved was granted, and charged, to the millisecond and the nano-unit."""
+        return self.granted_ms == self.proved_ms and self.charged_nanos == self.due_nanos
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

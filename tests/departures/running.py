@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.departures.chain import Chain
-from tests.departures.crowd import PERSON, Crowd
+from tests.departures.crowd import Crowd
 from tests.departures.ground import SCALED, Ground, Pace
 from tests.departures.plan import HOSTS, RUN_SECONDS, Stint, plan
 from tests.departures.records import Record, Records
@@ -92,7 +92,7 @@ def go_on(run: Run, records: Records, *, stop: Stop, told: Callable[[str], None]
             crowd.start()
             kept = _depart(run, ground, left, records, stop, told)
             crowd.end()
-            found = audit(ground, run.name, kept, (CONSUMER, PERSON) if run.load else (CONSUMER,))
+            found = audit(ground, run.name, kept)
             records.keep(found)
             told(f"{run.name}: {kept} departures, {found.leases} leases; wrong: {found.wrong}")
         finally:

@@ -11,11 +11,17 @@ MAIN = "main"
 SHIPPED = "half-an-hour"
 HALF_AN_HOUR = 1_800
 
+
+def of_load(load: int) -> str:
+    """Return the name of the run at a load."""
+    return f"load-{load:03}"
+
+
 RUNS: dict[str, Run] = {
     MAIN: Run(MAIN, 200),
     **{
-        f"load-{load}": Run(
-            f"load-{load}", 24, seed=100 + load, load=load / 100, room=16, stay_seconds=20.0
+        of_load(load): Run(
+            of_load(load), 24, seed=100 + load, load=load / 100, room=16, stay_seconds=20.0
         )
         for load in LOADS
     },

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -76,19 +76,9 @@ def _settled(ground: Ground, api: Client, chain: Chain) -> dict[str, Any]:
     began = chain.steps(next_id)[0][0] if next_id else 0
     billed, proved = [], []
     for lease in leases:
-        use = _final_use(api, lease["id"])
-        spans = proved_of(ground, api, lease, ground.spools.uses())
-        proved.append([each for by_gpu in spans.values() for each in by_gpu])
-        proved_ms = spools.length(proved[-1])
-        billed.append(
-            Billed(
-                lease_id=lease["id"],
-                proved_ms=proved_ms,
-                granted_ms=use["granted_ms"],
-                charged_nanos=nanos_of(use["charged"]),
-                due_nanos=books.charge_of(lease, proved_ms).nanos,
-            )
-        )
+        bill, spans = _bill(ground, api, lease)
+        billed.append(bill)
+        proved.append(spans)
     return {
         "closed_at": closed_at,
         "reason": leases[0]["close_reason"]["code"],
@@ -127,18 +117,28 @@ def _over(api: Client, lease_id: str) -> dict[str, Any]:
     return _until(asked, why=f"lease {lease_id} is not over")
 
 
-def _final_use(api: Client, lease_id: str) -> dict[str, Any]:
-    def asked() -> dict[str, Any] | None:
-        if not api.get(f"leases/{lease_id}/usage")["is_final"]:
-            return None
-        windows = list(api.all(f"leases/{lease_id}/usage/windows"))
-        if not all(window["is_captured"] for window in windows):
-            return None
-        # Asked again: it may have been charged in between.
-        use: dict[str, Any] = api.get(f"leases/{lease_id}/usage")
-        return use
+def _bill(ground: Ground, api: Client, lease: dict[str, Any]) -> tuple[Billed, list[Span]]:
+    """Compare what a lease was charged with what is proved of its use; return that and the proof.
 
-    return _until(asked, why=f"the use of lease {lease_id} is not charged to its end")
+    What a host proves late becomes a correction, whatever was final before. So it is looked at
+    until it is right; where it is not within the time for it, it is told as it stands then.
+    """
+    ends = time.monotonic() + SETTLED_SECONDS_MAX
+    while True:
+        use = api.get(f"leases/{lease['id']}/usage")
+        used = proved_of(ground, api, lease, ground.spools.uses())
+        spans = [each for by_gpu in used.values() for each in by_gpu]
+        proved_ms = spools.length(spans)
+        bill = Billed(
+            lease_id=lease["id"],
+            proved_ms=proved_ms,
+            granted_ms=use["granted_ms"],
+            charged_nanos=nanos_of(use["charged"]),
+            due_nanos=books.charge_of(lease, proved_ms).nanos,
+        )
+        if bill.is_right or time.monotonic() > ends:
+            return bill, spans
+        time.sleep(PAUSE_SECONDS)
 
 
 def _until(ask: Callable[[], T | None], *, why: str) -> T:
@@ -153,25 +153,24 @@ def _until(ask: Callable[[], T | None], *, why: str) -> T:
 # --- once all of it is over -------------------------------------------------------------------
 
 
-def audit(ground: Ground, run: str, departures: int, people: Sequence[str]) -> Audit:
-    """Look at a market in which nothing runs any more: nothing is open, held, or leased twice.
-
-    people: who took leases.
-    """
+def audit(ground: Ground, run: str, departures: int) -> Audit:
+    """Look at a market in which nothing runs any more: nothing is open, held, or leased twice."""
     wrong: list[str] = []
     uses, leases = ground.spools.uses(), 0
     held: dict[str, list[tuple[int, int, str]]] = {}
-    for person in people:
-        with ground.market.client(person) as api:
-            try:
-                _until(lambda api=api: _is_quiet(api), why=f"{person} has open leases or holds")  # type: ignore[misc]
-            except NotSettled as still:
-                wrong.append(str(still))
-            for lease in api.all("leases"):
-                leases += 1
-                if lease["state"] in OVER and lease["id"] in uses:
-                    for gpu, spans in proved_of(ground, api, lease, uses).items():
-                        held.setdefault(gpu, []).extend((*span, lease["id"]) for span in spans)
+    with ground.market.client(CONSUMER) as api:
+        try:
+            _until(lambda: _is_quiet(api), why="leases, bids or holds are open")
+        except NotSettled as still:
+            wrong.append(str(still))
+        for lease in api.all("leases"):
+            leases += 1
+            if lease["state"] in OVER and lease["id"] in uses:
+                for gpu, spans in proved_of(ground, api, lease, uses).items():
+                    held.setdefault(gpu, []).extend((*span, lease["id"]) for span in spans)
+                # Again, for nothing that came later may have changed it.
+                bill, _ = _bill(ground, api, lease)
+                wrong += [] if bill.is_right else [f"the bill of {lease['id']} is {bill}"]
     wrong += _leased_twice(held)
     with ground.market.client("joan") as api:
         totals = api.get("trial-balance")

@@ -18,7 +18,9 @@ from .ways import Way
 EVERY_MS = 60_000
 """Work that saves itself every second makes no version every second."""
 PAUSES = 10
-"""So many times as long as the last one took is waited after it: all files are read for each."""
+"""So many times as long as the last one read files is waited after it: all are read for each. What
+it waited for the network or for the market is waited once more only: a slow answer is no reason to
+keep the next checkpoint ten times later."""
 
 Which = tuple[UUID, str]
 """A lease, and the name of a volume that its work has."""
@@ -41,7 +43,9 @@ class _Turn:
         if self.way.is_under_way:
             return False
         if self.next_ms is None:
-            pause_ms = PAUSES * (now_ms - self.begun_ms)
+            took_ms = now_ms - self.begun_ms
+            read_ms = took_ms if self.way.read_ms is None else self.way.read_ms
+            pause_ms = max(PAUSES * read_ms, took_ms)
             self.next_ms = max(self.begun_ms + every_ms, now_ms + pause_ms)
         return now_ms >= self.next_ms
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ class SendVolume(Send):
     """Sends what lies at `path` below `folder`, the place in which the work ran.
 
     fetched: the folder of the agent's into which the volume came. last: the work is over, and
-    this is the last version that it makes. quiet: nobody is told of what is not kept.
+    this is the last version that it makes. quiet: nobody is told of what is not kept. read_ms: for
+    how long all its files were looked at and read so far; what is sent of them is read once more.
     """
 
     uplink: VolumesUplink
@@ -47,6 +49,7 @@ class SendVolume(Send):
     fetched: Path = Path()
     last: bool = True
     quiet: bool = False
+    read_ms: int = 0
     _base: Base | None = None
 
     def _run(self) -> Sent:
@@ -66,9 +69,8 @@ class SendVolume(Send):
 
     def _send_folder(self, root: int) -> Sent:
         for attempt in range(1, LOOKS_MAX + 1):
-            found = _whole(look(root, EVERYTHING)[0])
             try:
-                parcel = self._parcel(root, found)
+                found, parcel = self._read(root)
                 if self._is_unchanged(parcel):
                     self._send_nothing()
                 else:
@@ -79,6 +81,15 @@ class SendVolume(Send):
                     raise TooMuch(f"{changed} changes while it is read") from None
         self._tell_of(left_out(found))
         return "kept"
+
+    def _read(self, root: int) -> tuple[Found, Parcel]:
+        """Look at all files and name them by their hashes. Raises: Changed, OutOfTime, Stopped."""
+        began = time.monotonic()
+        try:
+            found = _whole(look(root, EVERYTHING)[0])
+            return found, self._parcel(root, found)
+        finally:
+            self.read_ms += round(1_000 * (time.monotonic() - began))
 
     def _send_nothing(self) -> None:
         """Name the version that is there, so that the server knows that no other comes."""

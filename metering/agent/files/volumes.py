@@ -25,6 +25,7 @@ from ..wire import Assignment, VolumeMount
 from .checkpoint_versions import EVERY_MS, CheckpointVersions, Which
 from .manifest import FolderWrong, need_path
 from .port import VolumesUplink
+from .sending import Sent
 from .transit import Patience
 from .volume_fetching import FetchVolume
 from .volume_sending import SendVolume
@@ -189,7 +190,14 @@ class Volumes:
             last=last,
             quiet=quiet,
         )
-        way.begin(send.run, f"volume {mount.name}")
+
+        def run() -> Sent:
+            try:
+                return send.run()
+            finally:
+                way.read_ms = send.read_ms
+
+        way.begin(run, f"volume {mount.name}")
         return True
 
     def let_start(self, lease_id: UUID) -> None:

@@ -21,12 +21,16 @@ BROKEN = "the agent could not carry its files"
 
 @dataclass(slots=True)
 class Way:
-    """One transfer. came: its result. failed: why there will be none."""
+    """One transfer. came: its result. failed: why there will be none.
+
+    read_ms: for how long it read files of this host; None: nobody says.
+    """
 
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
     came: object = None
     failed: str = ""
+    read_ms: int | None = None
 
     @property
     def is_under_way(self) -> bool:

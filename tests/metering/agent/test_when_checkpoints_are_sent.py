@@ -18,10 +18,20 @@ MOUNT = wire.VolumeMount(name="data", path="volumes/data", writable=True)
 
 
 class Sending:
-    """A lease with a volume, whose sending takes so many seconds and ends like this."""
+    """A lease with a volume, whose sending takes so many seconds and ends like this.
 
-    def __init__(self, *mounts: wire.VolumeMount, seconds: int = 0, how: str = "kept") -> None:
+    reads: for how many of them it reads files; None: nobody says.
+    """
+
+    def __init__(
+        self,
+        *mounts: wire.VolumeMount,
+        seconds: int = 0,
+        reads: int | None = None,
+        how: str = "kept",
+    ) -> None:
         self.versions, self.seconds, self.how = CheckpointVersions(), seconds, how
+        self.reads = reads
         self.begun: list[int] = []
         self.quiet: list[bool] = []
         self.way, self.over, self.now = Way(), threading.Event(), 0
@@ -44,6 +54,7 @@ class Sending:
         self.over.set()
         assert self.way.thread is not None
         self.way.thread.join()
+        self.way.read_ms = None if self.reads is None else 1_000 * self.reads
 
     def run(self, seconds: int, *, saved_every: int = 1) -> list[int]:
         """Turn once in each second; return in which of them a version was begun."""
@@ -80,6 +91,14 @@ def test_a_version_that_takes_long_has_a_long_pause_after_it() -> None:
     sending = Sending(seconds=30)
 
     assert sending.run(400) == [0, 330]
+
+
+def test_a_market_that_answers_late_is_no_reason_for_a_long_pause() -> None:
+    assert Sending(seconds=40, reads=1).run(250) == [0, 80, 160, 240]
+
+
+def test_files_are_read_for_a_tenth_of_the_time_at_most() -> None:
+    assert Sending(seconds=40, reads=20).run(500) == [0, 240, 480]
 
 
 def test_a_checkpoint_is_sent_once() -> None:
