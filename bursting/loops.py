@@ -173,9 +173,9 @@ class Overflowing:
                 return 0
             return each_alone(
                 warned,
-                lambda each: pass_warning_on(store, each, by=ADVANCE, now=now),
+                lambda each: pass_warning_on(store, each[0], gone_at=each[1], by=ADVANCE, now=now),
                 event="burst.not-warned",
-                told=lambda each: {"instance": str(each.intent.instance_id)},
+                told=lambda each: {"instance": str(each[0].intent.instance_id)},
             )
 
         each_alone(

@@ -101,6 +101,48 @@ class BurstWaitRow(models.Model):
         return f"{self.bid_id} {self.reason}"
 
 
+class HomeMoveRow(models.Model):
+    """A try to move the work of one lease home, as it stands.
+
+    TENANT_COLUMNS: also the platform's, which rents the machine. home_lease_id: the place at home,
+    once there is one. saved_nanos: null while it is under way, and where the work stayed.
+    """
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("owner_id", "tenant_id")
+
+    bid_id = models.UUIDField(primary_key=True)
+    """Of the bid for the place at home."""
+    lease_id = models.UUIDField(db_index=True)
+    instance_id = models.UUIDField(db_index=True)
+    tenant_id = models.UUIDField()
+    owner_id = models.UUIDField()
+    number = models.PositiveIntegerField()
+    gpus = models.PositiveIntegerField()
+    seconds = models.PositiveIntegerField()
+    """How long the place at home is for."""
+    limit_nanos = models.BigIntegerField()
+    """The most per GPU-hour at which it pays."""
+    quoted_nanos = models.BigIntegerField()
+    """What local supply asked per GPU-hour when it was decided."""
+    cloud_nanos = models.BigIntegerField()
+    """What the rest of the lease costs in the cloud."""
+    move_nanos = models.BigIntegerField()
+    """What the move costs: time at home besides that rest, at the price quoted, and egress."""
+    saved_nanos = models.BigIntegerField(null=True)
+    currency = models.CharField(max_length=3)
+    safe_at = models.DateTimeField()
+    starts_at = models.DateTimeField()
+    asked_at = models.DateTimeField(db_index=True)
+    ended_at = models.DateTimeField(null=True, db_index=True)
+    moved = models.BooleanField(default=False)
+    reason = models.CharField(max_length=64, default="")
+    """How it ended: a word of `home_moves.ENDED`, or the code of a refusal; empty: under way."""
+    home_lease_id = models.UUIDField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} {self.reason or 'under way'}"
+
+
 class WaitingBidRow(models.Model):
     """An open bid that allows bursting: what the spill loop looks through. Not for people."""
 

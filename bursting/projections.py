@@ -13,10 +13,13 @@ from bursting.domain.events import (
     BurstRunning,
     BurstTerminated,
     BurstTerminating,
+    HomeMoveAsked,
+    HomeMoveEnded,
     StrayEnded,
     StrayFound,
 )
-from bursting.models import BurstInstanceRow, BurstWaitRow, StrayRow, WaitingBidRow
+from bursting.domain.home_moves import home_bid_of
+from bursting.models import BurstInstanceRow, BurstWaitRow, HomeMoveRow, StrayRow, WaitingBidRow
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
@@ -58,10 +61,47 @@ def project_burst_instances(recorded: Recorded, rows: Rows) -> None:
             rows.change(StrayRow, key, over_at=ended_at or at, cost_nanos=cost.nanos)
 
 
+def project_home_moves(recorded: Recorded, rows: Rows) -> None:
+    """Keep HomeMoveRow equal to the tries to move home."""
+    match recorded.event:
+        case HomeMoveAsked() as asked:
+            again = asked.quoted.charge(asked.gpus * asked.again_seconds * 1_000)
+            rows.add(
+                HomeMoveRow(
+                    bid_id=asked.bid_id,
+                    lease_id=asked.lease_id,
+                    instance_id=asked.instance_id,
+                    tenant_id=asked.tenant_id,
+                    owner_id=asked.owner_id,
+                    number=asked.number,
+                    gpus=asked.gpus,
+                    seconds=asked.seconds,
+                    limit_nanos=asked.limit.nanos_per_gpu_hour,
+                    quoted_nanos=asked.quoted.nanos_per_gpu_hour,
+                    cloud_nanos=asked.cloud.nanos,
+                    move_nanos=again.nanos + asked.egress.nanos,
+                    currency=asked.cloud.currency,
+                    safe_at=asked.safe_at,
+                    starts_at=asked.starts_at,
+                    asked_at=asked.at,
+                )
+            )
+        case HomeMoveEnded() as ended:
+            rows.change(
+                HomeMoveRow,
+                home_bid_of(ended.lease_id, ended.number),
+                moved=ended.moved,
+                reason=ended.reason[:64],
+                home_lease_id=ended.home_lease_id,
+                saved_nanos=None if ended.saved is None else ended.saved.nanos,
+                ended_at=ended.at,
+            )
+
+
 def project_waiting_bids(recorded: Recorded, rows: Rows) -> None:
     """Keep WaitingBidRow equal to the open bids that may burst, BurstWaitRow to why they wait."""
     match recorded.event:
-        case BidPlaced() as placed if placed.burst_allowed:
+        case BidPlaced() as placed if placed.burst_allowed and not _moves(placed):
             duration = timedelta(seconds=placed.duration_seconds)
             rows.make(
                 WaitingBidRow,
@@ -95,6 +135,11 @@ def project_waiting_bids(recorded: Recorded, rows: Rows) -> None:
                     at=deferred.at,
                 )
             )
+
+
+def _moves(placed: BidPlaced) -> bool:
+    """Tell if it is a bid for work in a cloud to move home: it never spills."""
+    return placed.continues is not None and placed.continues.moves
 
 
 def _wait_no_more(bid_id: BidId, rows: Rows) -> None:
@@ -163,6 +208,12 @@ PROJECTIONS = (
             StrayFound,
             StrayEnded,
         ),
+    ),
+    Projection(
+        name="bursting.home-moves",
+        project=project_home_moves,
+        tables=(HomeMoveRow,),
+        on=names_of(HomeMoveAsked, HomeMoveEnded),
     ),
     Projection(
         name="bursting.waiting-bids",

@@ -11,9 +11,9 @@ from django.db.models import Q, QuerySet
 from bursting.domain.events import InstanceId, StrayId
 from bursting.domain.instances import FINAL, InstanceUnknown
 from bursting.domain.spill import SpillRules
-from bursting.models import BurstInstanceRow, BurstWaitRow, StrayRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, BurstWaitRow, HomeMoveRow, StrayRow, WaitingBidRow
 from ledger.access import Actor, visible
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, LeaseId
 
 
 def burst_instances(
@@ -39,6 +39,28 @@ def burst_instance(actor: Actor, instance_id: UUID) -> BurstInstanceRow:
 def instances_not_over() -> list[InstanceId]:
     """Return the instances that something may still happen to, oldest first."""
     rows = BurstInstanceRow.objects.exclude(state__in=FINAL).order_by("intended_at", "pk")
+    return [InstanceId(key) for key in rows.values_list("pk", flat=True)]
+
+
+def home_moves(
+    actor: Actor, *, lease_id: UUID | None = None, moved: bool | None = None
+) -> QuerySet[HomeMoveRow]:
+    """Return the tries to move the actor's work home, for the platform all, newest first."""
+    rows = visible(actor, HomeMoveRow).order_by("-asked_at", "bid_id")
+    if lease_id is not None:
+        rows = rows.filter(Q(lease_id=lease_id) | Q(home_lease_id=lease_id))
+    return rows if moved is None else rows.filter(moved=moved)
+
+
+def home_moves_under_way() -> list[LeaseId]:
+    """Return the leases whose work is on its way home, the oldest try first."""
+    rows = HomeMoveRow.objects.filter(ended_at=None).order_by("asked_at", "pk")
+    return [LeaseId(key) for key in rows.values_list("lease_id", flat=True)]
+
+
+def instances_running() -> list[InstanceId]:
+    """Return the instances that are listed, the one that has run for longest first."""
+    rows = BurstInstanceRow.objects.filter(state="running").order_by("intended_at", "pk")
     return [InstanceId(key) for key in rows.values_list("pk", flat=True)]
 
 

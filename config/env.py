@@ -103,6 +103,18 @@ class Env:
     """How long a rented instance may be listed without a lease before it is given back."""
     burst_drain_seconds: int = 60
     """How long a rented instance stays after its lease, so that its agent can tell the last use."""
+    burst_home: str = "on"
+    """Whether work in a cloud moves home where that is cheaper: `on` or `off`."""
+    burst_home_margin_percent: int = 10
+    """So much of what the rest of its lease costs in the cloud a move has to save at least."""
+    burst_home_lead_seconds: int = 180
+    """From the decision to the move: the work saves itself meanwhile."""
+    burst_home_move_seconds: int = 300
+    """What a move is taken to cost of the work's time: to stop, to be fetched and to start."""
+    burst_home_again_seconds: int = 900
+    """So long after its start in the cloud, and after each try, work is left where it is."""
+    burst_egress_price: str = "0.09"
+    """What a cloud takes for a GiB that leaves it, in units of `currency`."""
     burst_driver: str = ""
     """The NVIDIA driver in the image that machines start from, such as 580.65. Empty: not known,
     and bids that ask for a driver are not served by a cloud."""
@@ -218,6 +230,9 @@ DEMO_DEFAULTS: Mapping[str, object] = {
     "burst_driver": "580.82.07",
     "burst_wait_seconds": 15,
     "burst_idle_seconds": 120,
+    "burst_home_lead_seconds": 30,
+    "burst_home_move_seconds": 30,
+    "burst_home_again_seconds": 60,
     "round_seconds": 10,
     "usage_window_seconds": 60,
     "meter_grace_seconds": 120,
@@ -235,6 +250,8 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "mail_from": (r"[^@\s<>,]+@[^@\s<>,]+", "an address, such as offpeak@gpu.example"),
     "currency": ("[A-Z]{3}", "a currency's three letters, such as USD"),
     "burst_cloud": ("none|fake|ec2", "none, fake or ec2"),
+    "burst_home": ("on|off", "on or off"),
+    "burst_egress_price": (r"[0-9]{1,4}(\.[0-9]{1,9})?", "an amount, such as 0.09"),
     "burst_driver": (r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}", "a driver's version, such as 580.65"),
     "volume_price": (r"[0-9]{1,4}(\.[0-9]{1,9})?", "an amount, such as 0.05"),
     "burst_budget": (r"[0-9]{1,9}(\.[0-9]{1,9})?", "an amount, such as 1000"),
@@ -259,6 +276,10 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "database_connect_seconds": (2, 60),
     "database_statement_seconds": (1, 3_600),
     "host_gone_seconds": (15, 604_800),
+    "burst_home_margin_percent": (0, 100),
+    "burst_home_lead_seconds": (5, 3_600),
+    "burst_home_move_seconds": (0, 86_400),
+    "burst_home_again_seconds": (5, 604_800),
     "agent_sample_seconds": (1, 3_600),
     "agent_poll_seconds": (1, 3_600),
     "access_idle_seconds": (1, 86_400),

@@ -15,6 +15,7 @@ from bursting.clouds.port import CloudProvider
 from bursting.clouds.prices import read_price_list
 from bursting.commands.spilling import Overflow
 from bursting.domain.events import BurstLost, BurstRefused, BurstTerminated, InstanceId
+from bursting.domain.home_moves import HomeRules
 from bursting.domain.instances import FINAL, BurstInstance, host_of
 from bursting.domain.spill import SpillRules
 from bursting.models import BurstInstanceRow
@@ -69,6 +70,14 @@ def overflow_of(env: Env) -> Overflow:
         owner_id=PLATFORM_ID,
         budget=Money(nanos_of(env.burst_budget), env.currency),
         environment_of=lambda instance_id: environment_of(env, instance_id),
+        home=HomeRules(
+            is_on=env.burst_home == "on",
+            margin_ppm=env.burst_home_margin_percent * 10_000,
+            lead_seconds=env.burst_home_lead_seconds,
+            move_seconds=env.burst_home_move_seconds,
+            again_seconds=env.burst_home_again_seconds,
+            egress_nanos_per_gib=nanos_of(env.burst_egress_price),
+        ),
     )
 
 

@@ -31,6 +31,7 @@ import metering.policies
 import metering.projections
 import metering.watching
 from bursting import reaper
+from bursting.homecoming import Homecoming
 from bursting.loops import Overflowing
 from config.env import Env
 from config.operations.hearing import answers
@@ -412,8 +413,10 @@ def loop_groups(env: Env) -> dict[str, tuple[str, ...]]:
 def _overflow_loops(env: Env) -> tuple[Loop, ...]:
     overflow = cache(lambda: overflow_of(env))
     overflowing = cache(lambda: Overflowing(overflow()))
+    homecoming = cache(lambda: Homecoming(overflow()))
     return (
         Loop("bursting", 1.0, lambda store, now: overflowing().run_once(store, now=now)),
+        Loop("homecoming", 2.0, lambda store, now: homecoming().run_once(store, now=now)),
         Loop(
             "reaper",
             30.0,
@@ -444,7 +447,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "logs",
         "old-samples",
     ),
-    "overflow": ("bursting", "reaper", "forms"),
+    "overflow": ("bursting", "homecoming", "reaper", "forms"),
     "snapshots": ("snapshots",),
 }
 """How the loops of one market are spread over processes; `loop_groups` adds those of others."""

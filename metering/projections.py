@@ -22,6 +22,7 @@ from marketplace.domain.facts.events import (
     LeaseEnding,
     LeaseExtended,
     LeaseInterrupted,
+    LeaseMoved,
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
@@ -67,7 +68,13 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
             rows.change(MeterRow, starting.lease_id, ever_starting=True)
         case LeaseExtended() as extended:
             rows.change(MeterRow, extended.lease_id, ends_ms=millis_down(extended.ends_at))
-        case LeaseShortened() | ReclaimRequested() | LeaseInterrupted() | LeaseEnding() as cut:
+        case (
+            LeaseShortened()
+            | ReclaimRequested()
+            | LeaseInterrupted()
+            | LeaseMoved()
+            | LeaseEnding() as cut
+        ):
             _cut(cut, rows)
         case CutWithdrawn() as withdrawn:
             ends_at = min(withdrawn.ends_at, withdrawn.stop_at or withdrawn.ends_at)
@@ -90,13 +97,13 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
 
 
 def _cut(
-    cut: LeaseShortened | ReclaimRequested | LeaseInterrupted | LeaseEnding, rows: Rows
+    cut: LeaseShortened | ReclaimRequested | LeaseInterrupted | LeaseMoved | LeaseEnding, rows: Rows
 ) -> None:
     """Note that the right to the GPUs ends sooner: use after it is not the lease's."""
     match cut:
         case LeaseShortened():
             ends_at = cut.ends_at
-        case ReclaimRequested() | LeaseInterrupted():
+        case ReclaimRequested() | LeaseInterrupted() | LeaseMoved():
             ends_at = cut.stop_at
         case LeaseEnding():
             ends_at = cut.at
@@ -384,6 +391,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             LeaseShortened,
             ReclaimRequested,
             LeaseInterrupted,
+            LeaseMoved,
             LeaseEnding,
             CutWithdrawn,
             LeaseClosed,

@@ -17,10 +17,14 @@ from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from listings.commands import retire_host
 from listings.domain.hosts import Host
 from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.close_reasons import MOVED
 from marketplace.domain.leases.lease import Lease
 
-Claim = Literal["waiting", "leased", "lease-closed", "came-home", "bid-closed"]
-"""What a bid wants of the instance rented for it. came-home: it got local supply instead."""
+Claim = Literal["waiting", "leased", "lease-closed", "moved-home", "came-home", "bid-closed"]
+"""What a bid wants of the instance rented for it. came-home: it got local supply instead;
+moved-home: its work ran there and went on at home."""
+OVER: tuple[Claim, ...] = ("lease-closed", "moved-home")
+"""Its lease is over; its agent may still have something to send."""
 
 
 def instance_known(store: EventStore, instance_id: InstanceId) -> BurstInstance:
@@ -43,7 +47,9 @@ def claim_on(store: EventStore, instance: BurstInstance) -> Claim:
         return "bid-closed"
     if host_of(instance.intent.instance_id) not in lease.hosts:
         return "came-home"
-    return "lease-closed" if lease.over else "leased"
+    if not lease.over:
+        return "leased"
+    return "moved-home" if lease.ending_reason == MOVED else "lease-closed"
 
 
 def lease_of(store: EventStore, instance: BurstInstance) -> Lease | None:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from bursting.clouds.port import CloudProvider, Instance, InstanceNotVisible
 from bursting.commands.records import (
+    OVER,
     claim_on,
     end_instance,
     instance_known,
@@ -22,9 +23,14 @@ from bursting.domain.instances import BurstInstance
 from bursting.domain.spill import NOTICE_SECONDS
 from ledger.eventstore.port import EventStore, Meta, load
 from listings.domain.terms import GRACE_SECONDS
-from marketplace.commands.leases import reclaim_lease
+from marketplace.commands.leases import take_rented_back
+from marketplace.commands.volumes import is_awaited
 from marketplace.domain.bids.bid import Bid
-from marketplace.domain.leases.actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.domain.leases.actions import LeaseOver
+
+SENDS_BEFORE = timedelta(seconds=30)
+"""So long before a cloud takes a machine back its work has ended, so that its last version is
+kept."""
 
 
 def watch(
@@ -84,23 +90,33 @@ def warned_by(
     *,
     instance_ids: Sequence[InstanceId],
     now: datetime,
-) -> list[BurstInstance]:
-    """Return the instances that a cloud says it will take back.
+) -> list[tuple[BurstInstance, datetime]]:
+    """Return the instances that a cloud says it will take back, and when.
 
     A warning long before its time waits: a machine that is to retire next week still works.
 
     Raises: InstanceUnknown, CloudUnavailable.
     """
     lead = timedelta(seconds=NOTICE_SECONDS)
-    warned = {notice.instance_id for notice in cloud.interruptions() if notice.at <= now + lead}
+    warned = {
+        notice.instance_id: notice.at for notice in cloud.interruptions() if notice.at <= now + lead
+    }
     if not warned:
         return []
     known = (instance_known(store, instance_id) for instance_id in instance_ids)
-    return [each for each in known if each.intent.cloud == cloud.name and each.cloud_ref in warned]
+    return [
+        (each, warned[each.cloud_ref])
+        for each in known
+        if each.intent.cloud == cloud.name and each.cloud_ref in warned
+    ]
 
 
-def pass_warning_on(store: EventStore, instance: BurstInstance, *, by: Meta, now: datetime) -> int:
-    """Pass a cloud's warning on: the lease is told that its capacity goes, as by any owner.
+def pass_warning_on(
+    store: EventStore, instance: BurstInstance, *, gone_at: datetime, by: Meta, now: datetime
+) -> int:
+    """Pass a cloud's warning on: the lease is told that its machine goes, and saves itself.
+
+    gone_at: when it goes, by the cloud's word; a little is kept to send the last of it.
 
     Returns: 1 where something was to be told.
     """
@@ -113,8 +129,11 @@ def pass_warning_on(store: EventStore, instance: BurstInstance, *, by: Meta, now
     lease = lease_of(store, instance)
     assert lease is not None
     lease_id, owner_id = lease.terms.lease_id, instance.intent.owner_id
-    with suppress(LeaseOver, LeaseEndsSooner, ReclaimUnderWay):
-        reclaim_lease(store, lease_id=lease_id, owner_id=owner_id, by=by, now=now)
+    gone_at -= SENDS_BEFORE
+    with suppress(LeaseOver):
+        take_rented_back(
+            store, lease_id=lease_id, owner_id=owner_id, gone_at=gone_at, by=by, now=now
+        )
     return 1
 
 
@@ -137,9 +156,31 @@ def _why_end(
         assert bid is not None
         idle_since = max(instance.listed_at, bid.terms.earliest_start)
         return "idle" if now >= idle_since + idle_max else None
-    if claim == "lease-closed" and now < _drained_at(store, instance, overflow):
+    if claim in OVER and _has_to_send(store, instance, overflow, now):
         return None
     return None if claim == "leased" else claim
+
+
+def _has_to_send(
+    store: EventStore, instance: BurstInstance, overflow: Overflow, now: datetime
+) -> bool:
+    """Tell if the agent of an instance may still have something to send of its lease.
+
+    The last of its use, for a while in any case; and as long as a volume that its work writes to
+    waits for its last version, longer.
+    """
+    drained_at = _drained_at(store, instance, overflow)
+    if now < drained_at:
+        return True
+    if now >= drained_at + timedelta(seconds=overflow.rules.keep_seconds_max):
+        return False
+    lease = lease_of(store, instance)
+    assert lease is not None
+    return bool(lease.started) and any(
+        is_awaited(store, lease.terms.tenant_id, each.name, bid_id=lease.terms.bid_id)
+        for each in lease.terms.workload.volumes
+        if each.writable
+    )
 
 
 def _drained_at(store: EventStore, instance: BurstInstance, overflow: Overflow) -> datetime:

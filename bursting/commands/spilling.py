@@ -11,6 +11,7 @@ from bursting.domain import spill
 from bursting.domain.budget import Budget, month_of
 from bursting.domain.capacity import CloudOffer, GpuNeed
 from bursting.domain.events import BurstDeferred, BurstEvent, InstanceId
+from bursting.domain.home_moves import HomeRules
 from bursting.domain.instances import BurstInstance, instance_of, intend
 from bursting.domain.spill import GRACE_SECONDS_MAX, NOTICE_SECONDS, Attempt, SpillRules, Waiting
 from bursting.domain.waits import Wait, defer
@@ -19,9 +20,13 @@ from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, load, record
 from marketplace.domain.bids.bid import Bid, BidUnknown
 from marketplace.domain.facts.events import GpuRequest
+from marketplace.domain.leases.moves import moving_from
 
 ATTEMPTS_READ_MAX = 100
 """How many attempts of one bid are looked for: a bound, far above any sensible setting."""
+
+
+USUAL = HomeRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +36,7 @@ class Overflow:
     clouds: by their name. owner_id: the platform's tenant, which lists what is rented and pays.
     budget: most that a calendar month may cost. environment_of: what an instance finds set when
     it boots, such as where its agent reports; the same for one instance each time it is asked, or
-    the cloud takes a repeated launch for another one.
+    the cloud takes a repeated launch for another one. home: when what runs there moves home.
     """
 
     clouds: Mapping[str, CloudProvider]
@@ -39,6 +44,7 @@ class Overflow:
     owner_id: TenantId
     budget: Money
     environment_of: Callable[[InstanceId], Mapping[str, str]]
+    home: HomeRules = USUAL
 
 
 def spill_bid(
@@ -130,7 +136,8 @@ def waiting_of(bid: Bid) -> Waiting:
         earliest_start=asked.earliest_start,
         deadline=bid.deadline,
         limit=bid.limit,
-        burst_allowed=asked.burst_allowed,
+        # Work in a cloud that may move home looks for a place there, and for no other machine.
+        burst_allowed=asked.burst_allowed and moving_from(bid) is None,
         is_open=bid.state == "open",
         since=asked.at,
         not_labels=asked.request.not_labels,

@@ -1,6 +1,7 @@
 """Every fact of overflow.
 
-Streams burst-<instance_id>, burst-stray-<stray_id> and burst-budget-<month>.
+Streams burst-<instance_id>, burst-stray-<stray_id>, burst-budget-<month> and
+burst-home-<lease_id>.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NewType
 from uuid import UUID
 
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, HostId, OfferId, TenantId
+from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
 from ledger.domain.money import Money, Rate
 
 InstanceId = NewType("InstanceId", UUID)
@@ -208,6 +209,51 @@ class BudgetSettled(Event, name="bursting.budget-settled"):
     at: datetime
 
 
+class HomeMoveAsked(Event, name="bursting.home-move-asked"):
+    """Work that runs on a rented machine shall move home: a place for its rest is bid for.
+
+    Recorded before the bid `bid_id` is placed. number: the try for this lease. safe_at: the
+    checkpoint it goes on from at the latest. starts_at, seconds, gpus: the place. limit: the most
+    per GPU-hour at which it pays; quoted: what local supply asked then. cloud: what ending the
+    lease saves there; egress: what the cloud takes for what leaves it; again_seconds: how much
+    longer the place is needed than the rest of the lease is, since the move takes time.
+    """
+
+    lease_id: LeaseId
+    bid_id: BidId
+    instance_id: InstanceId
+    tenant_id: TenantId
+    owner_id: TenantId
+    number: int
+    safe_at: datetime
+    starts_at: datetime
+    seconds: int
+    gpus: int
+    limit: Rate
+    quoted: Rate
+    cloud: Money
+    egress: Money
+    again_seconds: int
+    at: datetime
+
+
+class HomeMoveEnded(Event, name="bursting.home-move-ended"):
+    """A try to move home is over: the work moved to `home_lease_id`, or stayed where it was.
+
+    reason: a word of `home_moves.ENDED`, or the code of a refusal. saved: what the move saves if
+    all of the place at home is used; None where it stayed.
+    """
+
+    lease_id: LeaseId
+    number: int
+    moved: bool
+    reason: str
+    home_lease_id: LeaseId | None
+    saved: Money | None
+    at: datetime
+
+
+HomeMoveEvent = HomeMoveAsked | HomeMoveEnded
 BudgetEvent = BudgetReserved | BudgetSettled
 BurstEvent = (
     BurstIntended

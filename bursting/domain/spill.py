@@ -91,6 +91,8 @@ class SpillRules:
     """How long an instance may be listed without a lease."""
     drain_seconds: int = 60
     """How long after the end of a lease its agent may send its last measurements."""
+    keep_seconds_max: int = 900
+    """How long after that a machine waits for the last version of a volume at most."""
     spare_seconds: int = 600
     """What the cloud's own timer grants beyond all that."""
     attempts_max: int = 4

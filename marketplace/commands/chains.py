@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 from ledger.domain.accounts import FundsInsufficient
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.commands.bids import cancel_bid, place_bid
+from marketplace.commands.leases import decide_on
+from marketplace.commands.volumes import release_volume
 from marketplace.domain.bids.bid import Bid, BidNotOpen, BidUnknown
+from marketplace.domain.facts.close_reasons import NOT_NEEDED
 from marketplace.domain.facts.events import BidChainEnded, BidPlaced
+from marketplace.domain.leases import moves
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.renewals import LINKS_MAX, Before, follow, next_id
+from marketplace.domain.leases.renewals import LINKS_MAX, STAYED, Before, follow, next_id
+from marketplace.domain.volumes.terms import volume_id_of
 
 
 def continue_bid(
@@ -29,6 +35,8 @@ def continue_bid(
     bid = _known(store, bid_id)
     if bid.terms.repeat_until is None and not bid.terms.resume:
         return
+    if _stays(store, bid, by, now) or _has_moved(store, bid, by, now):
+        return
     following = next_id(bid_id)
     if not bid.chain_ended and load(store, Bid, following) is None:
         _place_next(store, bid, by, now, is_last_try=is_last_try)
@@ -40,7 +48,7 @@ def _place_next(store: EventStore, bid: Bid, by: Meta, now: datetime, *, is_last
     lease = None if bid.lease_id is None else load(store, Lease, bid.lease_id)
     if bid.state in ("open", "cancelled") or (lease is not None and not lease.over):
         return
-    asked = follow(Before(bid, _base(store, bid), lease), now=now)
+    asked = follow(_before(store, bid, lease), now=now)
     if isinstance(asked, str):
         _end(store, bid.terms.bid_id, asked, by.step("end"), now)
         return
@@ -51,6 +59,74 @@ def _place_next(store: EventStore, bid: Bid, by: Meta, now: datetime, *, is_last
             _end(store, bid.terms.bid_id, refusal.code, by.step("end"), now)
     except Refusal as refusal:
         _end(store, bid.terms.bid_id, refusal.code, by.step("end"), now)
+
+
+def before_move(store: EventStore, lease: Lease) -> Before:
+    """Return the bid of a lease that runs, for `renewals.moving`. Raises: BidUnknown."""
+    bid = _known(store, lease.terms.bid_id)
+    return _before(store, bid, lease)
+
+
+def _before(store: EventStore, bid: Bid, lease: Lease | None) -> Before:
+    """Return how a bid ended. Its bidder said by when and for how much, wherever it moved."""
+    said = bid
+    while said.terms.continues is not None and said.terms.continues.moves:
+        said = _known(store, said.terms.continues.bid_id)
+    return Before(bid, _base(store, bid), lease, deadline=said.deadline, limit=said.limit)
+
+
+def _stays(store: EventStore, bid: Bid, by: Meta, now: datetime) -> bool:
+    """Tell if work that was to move to this bid's lease stays where it is, since that fell away.
+
+    It is one decision, of the lease there: one that ends by now goes on in this bid's chain, one
+    that does not is told that it keeps its GPUs.
+    """
+    moves_from = moves.moving_from(bid)
+    if moves_from is None or bid.state == "open":
+        return False
+    lease = None if bid.lease_id is None else load(store, Lease, bid.lease_id)
+    if lease is not None:
+        if not lease.over or lease.started:
+            return False
+        back = partial(moves.stay, in_favour_of=lease.terms.lease_id, now=now)
+        record(store, Lease, moves_from, back, by=by.step("stay"))
+        first = load(store, Lease, moves_from)
+        assert first is not None
+        moved = first.rights.moved
+        if moved is not None and moved.bid_id == bid.terms.bid_id:
+            # It ends already, or has. Where it goes on elsewhere, this bid's chain is where.
+            return not moves.goes_on_elsewhere(first)
+    for each in bid.terms.workload.volumes:
+        if each.writable:
+            volume_id = volume_id_of(bid.terms.tenant_id, each.name)
+            give_back = by.step(f"release:{each.name}")
+            release_volume(
+                store, volume_id=volume_id, bid_id=bid.terms.bid_id, by=give_back, now=now
+            )
+    _end(store, bid.terms.bid_id, STAYED, by.step("end"), now)
+    return True
+
+
+def _has_moved(store: EventStore, bid: Bid, by: Meta, now: datetime) -> bool:
+    """Tell if the work of a lease that is over goes on in the lease that it moves to.
+
+    Where it does not, as it was done before, that one is not needed, and ends.
+    """
+    lease = None if bid.lease_id is None else load(store, Lease, bid.lease_id)
+    if lease is None or not lease.over or lease.rights.moved is None:
+        return False
+    moved = lease.rights.moved
+    if moves.goes_on_elsewhere(lease):
+        continue_bid(store, bid_id=moved.bid_id, by=by.step("moved"), now=now, is_last_try=False)
+        return True
+    _end(store, moved.bid_id, STAYED, by.step("not-moved"), now)
+    decide_on(
+        store,
+        moved.in_favour_of,
+        lambda lease: lease.abandon(now=now, reason=NOT_NEEDED),
+        by.step("not-needed"),
+    )
+    return False
 
 
 def _base(store: EventStore, bid: Bid) -> BidPlaced:
@@ -72,18 +148,31 @@ def end_chain(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> P
         bid_id = _last(store, bid_id)
         position = _stop(store, bid_id, by.step(f"end-{number}"), now)
         # One that was being placed at this moment is withdrawn by whoever placed it, or here.
-        if load(store, Bid, next_id(bid_id)) is None:
+        if _following(store, bid_id) is None:
             break
     return position
 
 
 def _last(store: EventStore, bid_id: BidId) -> BidId:
     for _ in range(LINKS_MAX):
-        following = next_id(bid_id)
-        if load(store, Bid, following) is None:
+        following = _following(store, bid_id)
+        if following is None:
             break
         bid_id = following
     return bid_id
+
+
+def _following(store: EventStore, bid_id: BidId) -> BidId | None:
+    """Return the bid after one: the next, or the one whose lease its work moves to."""
+    following = next_id(bid_id)
+    if load(store, Bid, following) is not None:
+        return following
+    bid = load(store, Bid, bid_id)
+    lease = None if bid is None or bid.lease_id is None else load(store, Lease, bid.lease_id)
+    if lease is None or lease.rights.moved is None:
+        return None
+    gone = lease.over and not moves.goes_on_elsewhere(lease)
+    return None if gone else lease.rights.moved.bid_id
 
 
 def _stop(store: EventStore, bid_id: BidId, by: Meta, now: datetime) -> Position:

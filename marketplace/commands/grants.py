@@ -34,7 +34,7 @@ from marketplace.domain.facts.events import (
     LeaseScheduled,
     Share,
 )
-from marketplace.domain.leases import grant_checks
+from marketplace.domain.leases import grant_checks, moves
 from marketplace.domain.leases.grant_checks import GrantUnfit
 from marketplace.domain.leases.lease import Lease
 
@@ -92,6 +92,10 @@ def refuse_grant(
     for cut in granted.cuts:
         withdraw = partial(grant_checks.withdraw_cut, in_favour_of=lease_id, now=now)
         record(store, Lease, cut.lease_id, withdraw, by=by.step(f"withdraw:{cut.lease_id}"))
+    moves_from = moves.moving_from(bid)
+    if moves_from is not None:
+        back = partial(moves.stay, in_favour_of=lease_id, now=now)
+        record(store, Lease, moves_from, back, by=by.step("stay"))
     return True
 
 
@@ -112,7 +116,7 @@ def openings(
     found: list[Steps | None] = []
     for granted, by in grants:
         seen = known[Bid, granted.bid_id]
-        if granted.cuts or seen.state is None:
+        if granted.cuts or seen.state is None or moves.moving_from(seen.state) is not None:
             found.append(None)
             continue
         at = now or granted.at
@@ -157,6 +161,10 @@ def opening(
         )
         for cut in granted.cuts
     ]
+    moves_from = moves.moving_from(known)
+    if moves_from is not None:
+        way = partial(moves.give_way, granted=granted, bid=known, now=now)
+        cuts.append(Part(Lease, moves_from, way, by.step("move"), holds=True))
     fill = partial(grant_checks.fill, granted=granted, now=now)
     filled = Part(
         Bid, granted.bid_id, fill, by.step("fill"), seen=was_read.get((Bid, granted.bid_id))

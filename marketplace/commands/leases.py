@@ -14,7 +14,7 @@ from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases import outputs
 from marketplace.domain.leases.lease import Lease, LeaseUnknown, save
-from marketplace.domain.leases.reclaim import reclaim, take_at_once
+from marketplace.domain.leases.reclaim import reclaim, take_at_once, take_back_rented
 from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
 
 
@@ -60,6 +60,29 @@ def reclaim_lease(
         store,
         lease_id,
         lambda lease: reclaim(lease, owner_id=owner_id, now=now, notice=notice),
+        by,
+    )
+
+
+def take_rented_back(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    owner_id: TenantId,
+    gone_at: datetime,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Tell a lease that the cloud takes its rented machine back. Harmless when repeated.
+
+    gone_at: when it goes, as far as the cloud says.
+
+    Raises: LeaseUnknown, LeaseOver, NotTheOwner.
+    """
+    return decide_on(
+        store,
+        lease_id,
+        lambda lease: take_back_rented(lease, owner_id=owner_id, gone_at=gone_at, now=now),
         by,
     )
 

@@ -19,7 +19,7 @@ from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.falling_short import falls_short
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
-from marketplace.domain.leases.losses import lose_hardware, lose_host
+from marketplace.domain.leases.losses import lose_hardware, lose_host, lose_machine
 
 
 def end_for_silence(
@@ -73,6 +73,27 @@ def end_for_hardware(
             failed_at=failed_at,
             now=now,
         ),
+        by,
+    )
+
+
+def end_for_machine(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId,
+    gone_at: datetime,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """End a lease whose rented machine its cloud has no more. Harmless when repeated.
+
+    Raises: LeaseUnknown.
+    """
+    return decide_on(
+        store,
+        lease_id,
+        lambda lease: lose_machine(lease, host_id=host_id, gone_at=gone_at, now=now),
         by,
     )
 

@@ -227,6 +227,12 @@ def claiming(store: EventStore, placed: BidPlaced, *, by: Meta, now: datetime) -
     return [part(each.name, each.writable) for each in placed.workload.volumes]
 
 
+def is_awaited(store: EventStore, tenant_id: TenantId, name: str, *, bid_id: BidId) -> bool:
+    """Tell if the last version of a volume by the work of a bid has not come."""
+    kept = load(store, Volume, volume_id_of(tenant_id, name))
+    return kept is not None and kept.writer is not None and bid_id in kept.writer.bids
+
+
 def writers_over(store: EventStore, volume_id: UUID, *, now: datetime) -> Collection[BidId]:
     """Return those of a volume's writers that write no more, whether or not they said so."""
     kept = load(store, Volume, volume_id)

@@ -22,6 +22,7 @@ from marketplace.domain.facts.events import (
     BidPlaced,
     RoundCleared,
 )
+from marketplace.domain.leases.renewals import STAYED
 from marketplace.models.bids import BidRow, RouteRow
 
 
@@ -54,11 +55,11 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
             rows.change(BidRow, expired.bid_id, ended_because=expired.reason)
         case BidFilled() as filled:
             _end(filled.bid_id, "filled", filled.at, recorded, rows)
-            rows.change(BidRow, filled.bid_id, lease_id=filled.lease_id, reason="")
+            _fill(filled, rows)
         case BidChainEnded() as ended:
-            rows.change(
-                BidRow, ended.bid_id, chain_ended=ended.because[:64], version=recorded.version
-            )
+            because = ended.because[:64]
+            row = rows.change(BidRow, ended.bid_id, chain_ended=because, version=recorded.version)
+            row.chain_id = None if because == STAYED else row.chain_id
         case BidMoveAsked() as asked:
             rows.change(BidRow, asked.bid_id, version=recorded.version)
         case BidHandedOn() as handed:
@@ -68,6 +69,13 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
                 # The engine may speak of a bid that was withdrawn since it looked.
                 if rows.get(BidRow, unmatched.bid_id).state == "open":
                     rows.change(BidRow, unmatched.bid_id, reason=unmatched.reason)
+
+
+def _fill(filled: BidFilled, rows: Rows) -> None:
+    """Note the lease; a bid that work moves to is a link of its chain from here on."""
+    row = rows.change(BidRow, filled.bid_id, lease_id=filled.lease_id, reason="")
+    if row.chain_id is None and row.continues_id is not None:
+        row.chain_id = rows.get(BidRow, row.continues_id).chain_id
 
 
 def project_routes(recorded: Recorded, rows: Rows) -> None:
@@ -162,7 +170,8 @@ def _row(placed: BidPlaced) -> BidRow:
         pausable=placed.pausable,
         pauses=link.pauses if link is not None else 0,
         done_seconds=link.done_seconds if link is not None else 0,
-        chain_id=first_id if is_chain else None,
+        # Work that was to move and stays has no link here: it is one only once it is a lease.
+        chain_id=first_id if is_chain and not (link and link.moves) else None,
         chain_number=1 if link is None else link.number,
         continues_id=None if link is None else link.bid_id,
         resumes_lease_id=None if link is None or not link.resumes else link.lease_id,

@@ -23,6 +23,7 @@ from marketplace.domain.facts.events import (
     LeaseEnding,
     LeaseExtended,
     LeaseInterrupted,
+    LeaseMoved,
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
@@ -45,7 +46,15 @@ from marketplace.domain.leases.reclaim_schedule import schedule_of
 from marketplace.domain.leases.state import grace_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
-Claim = ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened | LeaseInterrupted | CutWithdrawn
+Claim = (
+    ResaleListed
+    | ResaleOpened
+    | ResaleEnded
+    | LeaseShortened
+    | LeaseInterrupted
+    | LeaseMoved
+    | CutWithdrawn
+)
 
 
 def project_leases(recorded: Recorded, rows: Rows) -> None:
@@ -78,14 +87,7 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
                 row.due_at = _deadline(row)
             for share in _shares(row, rows):
                 rows.change(LeaseShareRow, share.pk, ends_at=extended.ends_at)
-        case (
-            ResaleListed()
-            | ResaleOpened()
-            | ResaleEnded()
-            | LeaseShortened()
-            | LeaseInterrupted()
-            | CutWithdrawn()
-        ) as claim:
+        case claim if isinstance(claim, Claim):
             _project_claim(claim, rows)
         case (
             MaintenanceNoticed()
@@ -321,8 +323,8 @@ def _project_claim(claim: Claim, rows: Rows) -> None:
             row = rows.get(LeaseRow, shortened.lease_id)
             if row.state not in ("closed", "failed"):
                 _shorten(row, shortened, rows)
-        case LeaseInterrupted() as interrupted:
-            _stop_by(rows.get(LeaseRow, interrupted.lease_id), interrupted.stop_at, rows)
+        case LeaseInterrupted() | LeaseMoved() as cut:
+            _stop_by(rows.get(LeaseRow, cut.lease_id), cut.stop_at, rows)
         case CutWithdrawn() as withdrawn:
             _go_on(rows.get(LeaseRow, withdrawn.lease_id), withdrawn, rows)
         case _:
@@ -438,6 +440,7 @@ PROJECTIONS = (
             ResaleEnded,
             LeaseShortened,
             LeaseInterrupted,
+            LeaseMoved,
             CutWithdrawn,
             LeaseEnding,
             LeaseClosed,

@@ -337,8 +337,8 @@ class Market:
         assert ref is not None
         self.cloud.faults.interrupt(ref, at=at, reason="marked-for-termination")
         warned = warned_by(self.store, self.cloud, instance_ids=self.intended(), now=self.now)
-        for each in warned:
-            pass_warning_on(self.store, each, by=LOOP, now=self.now)
+        for each, gone_at in warned:
+            pass_warning_on(self.store, each, gone_at=gone_at, by=LOOP, now=self.now)
 
     def intended(self) -> list[InstanceId]:
         return [event.instance_id for event in self.events(BurstIntended)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bursting.models import BurstInstanceRow, BurstWaitRow, StrayRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, BurstWaitRow, HomeMoveRow, StrayRow, WaitingBidRow
 from bursting.projections import PROJECTIONS
 from ledger.eventstore.port import START
 from ledger.rows import Rows
@@ -15,6 +15,7 @@ def read(market: Market) -> None:
     WaitingBidRow.objects.all().delete()
     BurstWaitRow.objects.all().delete()
     StrayRow.objects.all().delete()
+    HomeMoveRow.objects.all().delete()
     rows = Rows()
     for recorded in market.store.read_all(after=START, limit=10_000).events:
         for projection in PROJECTIONS:

@@ -11,20 +11,22 @@ import pytest
 from django.test import Client
 
 from bursting import reaper
-from bursting.domain.events import InstanceId
+from bursting.domain.events import HomeMoveAsked, InstanceId
+from bursting.domain.home_moves import HomeMoves, home_bid_of
 from bursting.loops import Overflowing
-from bursting.models import BurstInstanceRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, HomeMoveRow, WaitingBidRow
 from bursting.projections import PROJECTIONS
 from bursting.queries import bids_maybe_due, instances_not_over
-from ledger.domain.ids import BidId, TenantId
+from ledger.domain.ids import BidId, LeaseId, TenantId
+from ledger.domain.money import Money, Rate
 from ledger.eventstore.port import record
 from ledger.following import Projection
 from ledger.rebuilding import fingerprint, rebuild
 from marketplace.domain.bids.bid import Bid
 from marketplace.domain.facts.events import BidAmended
 from tests.access.conftest import Caller, admit
-from tests.bursting.bids_and_offers import NOON, RULES
-from tests.bursting.market import BID, TESTER, Market, bid_like
+from tests.bursting.bids_and_offers import NOON, PLATFORM, RULES
+from tests.bursting.market import BID, TENANT, TESTER, Market, bid_like
 from tests.bursting.reading import read
 
 pytestmark = pytest.mark.django_db
@@ -72,12 +74,48 @@ def test_a_refused_and_a_lost_instance_say_why() -> None:
     assert (row_of(lost).state, row_of(lost).reason) == ("lost", "lost")
 
 
+def move_home(market: Market, instance_id: InstanceId) -> HomeMoveAsked:
+    """Let the work of a machine move home, as the record tells it."""
+    lease_id, place = LeaseId(UUID(int=31)), LeaseId(UUID(int=32))
+    asked = HomeMoveAsked(
+        lease_id=lease_id,
+        bid_id=home_bid_of(lease_id, 1),
+        instance_id=instance_id,
+        tenant_id=TENANT,
+        owner_id=PLATFORM,
+        number=1,
+        safe_at=NOON,
+        starts_at=NOON + timedelta(minutes=3),
+        seconds=36_000,
+        gpus=1,
+        limit=Rate(600_000_000),
+        quoted=Rate(200_000_000),
+        cloud=Money(7_000_000_000),
+        egress=Money(0),
+        again_seconds=480,
+        at=NOON,
+    )
+    record(market.store, HomeMoves, lease_id, lambda _: [asked], by=TESTER)
+    record(
+        market.store,
+        HomeMoves,
+        lease_id,
+        lambda tries: [] if tries is None else tries.end(
+            "moved", home_lease_id=place, price=Rate(200_000_000), now=NOON
+        ),
+        by=TESTER,
+    )  # fmt: skip
+    return asked
+
+
 @pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda each: each.name)
 def test_the_rows_equal_their_rebuild_byte_for_byte(projection: Projection) -> None:
     market = Market()
-    market.listed()
+    asked = move_home(market, market.listed())
     market.place(replace(BID, bid_id=BidId(UUID(int=8))))
     read(market)
+    row = HomeMoveRow.objects.get(pk=asked.bid_id)
+    assert (row.moved, row.reason, row.saved_nanos) == (True, "moved", 5_000_000_000)
     live = fingerprint(projection.tables)
 
     rebuild(market.store, projection)

@@ -12,6 +12,7 @@ BID_WITHDRAWN = 104
 RESOLD = 105
 IDLE = 106
 OVER_SHARE = 107
+NOT_NEEDED = 108
 RECLAIMED = 201
 RECLAIMED_BEFORE_START = 202
 MAINTENANCE = 203
@@ -20,6 +21,8 @@ INTERRUPTED = 302
 MARKET_AWAY = 303
 FILES_LATE = 304
 PAUSED = 305
+MOVED = 306
+TAKEN_BACK = 307
 MONEY_SPENT = 401
 NEVER_STARTED = 501
 START_FAILED = 502
@@ -31,6 +34,7 @@ GPU_LOST = 507
 DRIVER_CHANGED = 508
 GPU_FAILING = 509
 HOST_RESTARTED = 510
+MACHINE_GONE = 513
 
 REASONS: dict[int, str] = {
     WORK_DONE: "The work finished by itself.",
@@ -40,6 +44,7 @@ REASONS: dict[int, str] = {
     RESOLD: "The consumer sold the rest of the lease.",
     IDLE: "The lease was idle for as long as its consumer's rule says, and a warning went before.",
     OVER_SHARE: "The work held more GPU memory than its share has, and was stopped.",
+    NOT_NEEDED: "The work ended where it was before it moved here.",
     RECLAIMED: "The owner took the capacity back.",
     RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
     MAINTENANCE: "The host went into maintenance, which had been announced.",
@@ -48,6 +53,8 @@ REASONS: dict[int, str] = {
     MARKET_AWAY: "The market was away when the hosts should have been asked to start the work.",
     FILES_LATE: "The files or the image that the work needs did not come in time.",
     PAUSED: "The market paused the work for other work; the rest goes on when there is room.",
+    MOVED: "The work moved home, to cheaper capacity, with what it had saved.",
+    TAKEN_BACK: "The cloud took the rented machine back, after a warning.",
     MONEY_SPENT: "There was no money for the lease to go on.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
@@ -59,9 +66,10 @@ REASONS: dict[int, str] = {
     DRIVER_CHANGED: "The driver of the host was changed while the lease ran.",
     GPU_FAILING: "A GPU of the lease had an error after which it has to be reset.",
     HOST_RESTARTED: "The host was restarted, or lost power, while the work ran.",
+    MACHINE_GONE: "The cloud has the rented machine no more: it ended without a warning.",
 }
 
-HARDWARE = frozenset({GPU_LOST, DRIVER_CHANGED, GPU_FAILING, HOST_RESTARTED})
+HARDWARE = frozenset({GPU_LOST, DRIVER_CHANGED, GPU_FAILING, HOST_RESTARTED, MACHINE_GONE})
 """A GPU or a host under the work failed: one host of the lease is named for it."""
 
 FAULTS = HARDWARE | {
@@ -82,6 +90,8 @@ CUT_SHORT = FAULTS | {
     INTERRUPTED,
     MARKET_AWAY,
     PAUSED,
+    MOVED,
+    TAKEN_BACK,
 }
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
 

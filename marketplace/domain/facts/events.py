@@ -54,6 +54,7 @@ from marketplace.domain.facts.values import Unmatched as Unmatched
 from marketplace.domain.facts.values import Workload as Workload
 from marketplace.domain.facts.work_events import FilesAwaited as FilesAwaited
 from marketplace.domain.facts.work_events import LeaseHardwareFailed as LeaseHardwareFailed
+from marketplace.domain.facts.work_events import LeaseMoved as LeaseMoved
 from marketplace.domain.facts.work_events import OutputsFailed as OutputsFailed
 from marketplace.domain.facts.work_events import WorkSaved as WorkSaved
 from marketplace.domain.facts.work_events import WorkStarted as WorkStarted
@@ -230,13 +231,13 @@ class LeaseActivated(Event, name="marketplace.lease-activated"):
     at: datetime
 
 
-class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=3, grown_from=1):
+class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=4, grown_from=1):
     """An owner takes capacity back: the work has until `stop_at`, then it is stopped.
 
     maintenance_id: for maintenance that was announced; None: for good.
 
     compensation: what the owner pays for it, by the lease's terms; None in old events, where it
-    is worked out from the same terms.
+    is worked out from the same terms. rented: the owner has it from a cloud, which takes it back.
     """
 
     lease_id: LeaseId
@@ -245,6 +246,7 @@ class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=3, g
     at: datetime
     compensation: Money | None = None
     maintenance_id: MaintenanceId | None = None
+    rented: bool = False
 
 
 class ExtensionRequested(Event, name="marketplace.extension-requested"):
@@ -431,6 +433,7 @@ LeaseEvent = (
     | ResaleEnded
     | LeaseShortened
     | LeaseInterrupted
+    | LeaseMoved
     | LeaseHostLost
     | LeaseHardwareFailed
     | CutWithdrawn

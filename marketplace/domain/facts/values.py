@@ -167,7 +167,8 @@ class Continues:
     bid_id: the one before; first_id: the one the chain began with; number: the place in the
     chain, from 2 on. lease_id: the lease before it; None: that bid got none. resumes: it asks
     for the rest of that lease's time; else for all of it anew. keeps_off: hosts that may be as
-    good as before in a moment, and are not asked again until then.
+    good as before in a moment, and are not asked again until then. moves: that lease still runs,
+    and gives way to this bid's lease where it gets one.
     done_seconds: what of the time that was asked for at first is done and safe; pauses: how often
     the work was paused until now; paused: it was just now. Of a bid that resumes.
     """
@@ -181,6 +182,7 @@ class Continues:
     done_seconds: int = 0
     pauses: int = 0
     paused: bool = False
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""What hosts tell of a lease's work: that it began and ended, was saved, and what it left."""
+"""What becomes of a lease's work: it began and ended, was saved, what it left, where it moved."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from ledger.domain.event import Event
-from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.domain.money import Money
 
 
@@ -84,4 +84,18 @@ class LeaseHardwareFailed(Event, name="marketplace.lease-hardware-failed"):
     detail: str
     failed_at: datetime
     compensation: Money
+    at: datetime
+
+
+class LeaseMoved(Event, name="marketplace.lease-moved"):
+    """The lease gives way at `stop_at` to one that the same work goes on in: its work moves there.
+
+    in_favour_of: that lease, which begins then; bid_id: its bid.
+    """
+
+    lease_id: LeaseId
+    market: str
+    in_favour_of: LeaseId
+    bid_id: BidId
+    stop_at: datetime
     at: datetime

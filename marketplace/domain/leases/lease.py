@@ -152,18 +152,23 @@ class Lease(LeaseState):
 
     def _reason_before_start(self) -> int:
         if self.stop_at is not None and self.stop_at < self.ends_at:
-            return self._reason_of_claim(close_reasons.RECLAIMED_BEFORE_START)
+            return self._reason_of_cut(close_reasons.RECLAIMED_BEFORE_START)
         # Only the market's own clock asks hosts to start, so that none was asked is its own doing.
         return close_reasons.MARKET_AWAY
 
-    def _reason_of_claim(self, reclaimed: int) -> int:
+    def _reason_of_cut(self, reclaimed: int) -> int:
+        """Return why it stops before its end. reclaimed: where an owner took it back."""
         if self.rights.interrupted:
             return self._reason_of_market()
-        return close_reasons.MAINTENANCE if self.rights.for_maintenance else reclaimed
+        if self.rights.taken_back:
+            return close_reasons.TAKEN_BACK
+        if self.rights.for_maintenance:
+            return close_reasons.MAINTENANCE
+        return close_reasons.MOVED if self.rights.moves_first else reclaimed
 
     def _reason_of_due(self) -> int:
         if self.stop_at is not None and self.stop_at <= self.ends_at:
-            return self._reason_of_claim(close_reasons.RECLAIMED)
+            return self._reason_of_cut(close_reasons.RECLAIMED)
         if self.rights.shortened is not None and self.started:
             return close_reasons.RESOLD
         if self.hosts - self.started - self.awaiting:

@@ -8,6 +8,7 @@ the cheapest reclaim.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from ledger.domain.ids import HostId, TenantId
@@ -87,6 +88,25 @@ def lose_hardware(
         ),
         LeaseEnding(lease_id=lease_id, reason=reason, at=now),
     ]
+
+
+def lose_machine(
+    lease: Lease, *, host_id: HostId, gone_at: datetime, now: datetime
+) -> Sequence[LeaseEvent]:
+    """Decide that a lease ends because the rented machine under its work is gone; once.
+
+    One that was told before that its cloud takes it back ends for that.
+    """
+    if lease.rights.taken_back and _runs_on(lease, host_id, now):
+        return lease.abandon(now=now, reason=close_reasons.TAKEN_BACK)
+    return lose_hardware(
+        lease,
+        host_id=host_id,
+        reason=close_reasons.MACHINE_GONE,
+        detail="its cloud has the machine no more",
+        failed_at=gone_at,
+        now=now,
+    )
 
 
 def _runs_on(lease: Lease, host_id: HostId, now: datetime) -> bool:

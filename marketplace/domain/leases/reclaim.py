@@ -69,6 +69,33 @@ def reclaim(
     ]
 
 
+def take_back_rented(
+    lease: Lease, *, owner_id: TenantId, gone_at: datetime, now: datetime
+) -> list[LeaseEvent]:
+    """Take up that a cloud takes a rented machine back: its owner has no more time to give.
+
+    The work has until the machine goes, and its grace in any case. Nothing, where the lease stops
+    by then anyway.
+
+    gone_at: when the machine goes, as far as its cloud says.
+    """
+    shares = _shares_of(lease, owner_id)
+    agreed = now + least_notice(shares)
+    stop_at = max(now + lease.grace, min(agreed, gone_at))
+    if lease.due_at <= stop_at:
+        return []
+    return [
+        ReclaimRequested(
+            lease_id=lease.terms.lease_id,
+            owner_id=owner_id,
+            stop_at=stop_at,
+            at=now,
+            compensation=lease.compensation(owner_id, asked_at=now, stop_at=stop_at),
+            rented=True,
+        )
+    ]
+
+
 def take_at_once(lease: Lease, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
     """Take up that an owner's host has let the work of a lease go, or is about to: without notice.
 

@@ -28,7 +28,7 @@ from typing import Literal
 from uuid import uuid5
 
 from ledger.domain.ids import BidId, HostId
-from ledger.domain.money import Money
+from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from marketplace.domain.bids.bid import Bid, BidTerms
 from marketplace.domain.bids.bounds import (
@@ -48,6 +48,8 @@ from marketplace.domain.leases.actions import LEASE_MAX
 from marketplace.domain.leases.lease import Lease
 
 LINKS_MAX = 10_000
+MOVES_WITHIN = timedelta(minutes=1)
+"""A lease that work moves to begins so much later at most than was asked for."""
 RETRY_AFTER = timedelta(minutes=5)
 """After a fault: a host that lost the work may need a moment, and is not asked in a loop."""
 TRIES_AT_ONCE = 3
@@ -58,6 +60,8 @@ LEASED_SHORTEST = timedelta(minutes=15)
 be had, for it might wait in vain. Work that is done earlier ends its lease, and pays no more."""
 
 Because = Literal["consumer", "done", "failed", "money", "until", "budget", "expired", "links"]
+STAYED = "stayed"
+"""Nothing follows a bid to which work was to move, and did not."""
 
 ENDED: dict[str, str] = {
     "consumer": "The consumer wanted no more.",
@@ -68,6 +72,7 @@ ENDED: dict[str, str] = {
     "budget": "The budget is spent.",
     "expired": "The rest could no longer be met by its deadline.",
     "links": "There were ten thousand bids already.",
+    "stayed": "The work stayed where it was.",
 }
 """Why nothing follows a bid, besides the code of a refusal of the next one."""
 
@@ -88,6 +93,7 @@ _WITHHELD = frozenset(
         close_reasons.GPU_LOST,
         close_reasons.DRIVER_CHANGED,
         close_reasons.GPU_FAILING,
+        close_reasons.MACHINE_GONE,
     }
 )
 """What failed is leased to nobody for now: what follows need not wait to keep off it."""
@@ -105,12 +111,16 @@ def next_id(bid_id: BidId) -> BidId:
 class Before:
     """How a bid of a chain ended. base: the last bid that asked for all its time.
 
-    lease: the lease it became; None: it expired.
+    lease: the lease it became; None: it expired. deadline, limit: by when its work is to be done,
+    and the most that may cost; None: the bid's own, which are narrower for one that work was to
+    move to.
     """
 
     bid: Bid
     base: BidPlaced
     lease: Lease | None
+    deadline: datetime | None = None
+    limit: Rate | None = None
 
 
 def follow(before: Before, *, now: datetime) -> BidTerms | Because:
@@ -196,8 +206,48 @@ def _finish_by(before: Before, lease: Lease) -> datetime:
 
     What went on in place, beyond the deadline of its bid, may do so until its bid says.
     """
-    deadline = before.bid.deadline
+    deadline = before.deadline or before.bid.deadline
     return deadline if lease.ends_at <= deadline else max(deadline, finish_by(before.bid.wanted))
+
+
+def moving(
+    before: Before,
+    *,
+    bid_id: BidId,
+    starts_at: datetime,
+    seconds: int,
+    limit: Rate,
+    now: datetime,
+) -> BidTerms | Because:
+    """Return what is asked for where work that runs shall move: its rest, from a moment on.
+
+    It is the bid's own work, on its terms, with as many GPUs as it has. What it gets begins then,
+    or the work stays where it is.
+
+    Args:
+        before: the bid whose lease runs.
+        seconds: the rest, with what has to be done again.
+        limit: the most per GPU-hour at which it pays to move.
+    """
+    lease = before.lease
+    assert lease is not None, "work that runs has a lease"
+    workload = _with_checkpoint(before.bid.wanted.workload, lease, moves=True)
+    asked = replace(
+        _copied(before, before.bid.wanted),
+        bid_id=bid_id,
+        workload=workload,
+        gpus=lease.gpus,
+        gpus_min=None,
+        duration_seconds=seconds,
+        duration_min_seconds=None,
+        earliest_start=starts_at,
+        deadline=starts_at + timedelta(seconds=seconds) + MOVES_WITHIN,
+        limit=limit,
+        continues=replace(_link_of_rest(before, lease, now), moves=True),
+        patience="immediate",
+        seeks="soonest",
+    )
+    return _paid(before, asked, starts_at)
 
 
 def _copied(before: Before, base: BidPlaced) -> BidTerms:
@@ -209,7 +259,7 @@ def _copied(before: Before, base: BidPlaced) -> BidTerms:
         **known
         | {
             "bid_id": next_id(bid.terms.bid_id),
-            "limit": bid.limit,
+            "limit": before.limit or bid.limit,
             # It may have been handed on to another market.
             "market": base.market if before.lease is None else before.lease.terms.market,
             "good_till": "good-till-deadline",
@@ -232,7 +282,7 @@ def _link(before: Before, *, resumes: bool) -> Continues:
     )
 
 
-def _with_checkpoint(workload: Workload, lease: Lease | None) -> Workload:
+def _with_checkpoint(workload: Workload, lease: Lease | None, *, moves: bool = False) -> Workload:
     """Tell the work which lease came before and up to when it is safe: where its checkpoint is.
 
     Its source is from here on the commit that was fetched: what runs next is the same code.
@@ -242,7 +292,8 @@ def _with_checkpoint(workload: Workload, lease: Lease | None) -> Workload:
     workload = replace(workload, fetch=pinned(workload.fetch, lease.commit))
     others = dict(workload.environment) | {RESUMES_LEASE: str(lease.terms.lease_id)}
     others.pop(RESUMES_FROM, None)
-    if lease.progress.safe_at is not None and lease.ending_reason in close_reasons.CUT_SHORT:
+    goes_on = moves or lease.ending_reason in close_reasons.CUT_SHORT
+    if lease.progress.safe_at is not None and goes_on:
         others[RESUMES_FROM] = lease.progress.safe_at.isoformat()
     return replace(workload, environment=tuple(sorted(others.items())))
 

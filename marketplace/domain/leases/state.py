@@ -53,6 +53,7 @@ def waits_until(ending_at: datetime, due_at: datetime, grace: timedelta) -> date
 RightsEvent = (
     events.ReclaimRequested
     | events.LeaseInterrupted
+    | events.LeaseMoved
     | events.ResaleListed
     | events.ResaleOpened
     | events.ResaleEnded
@@ -69,7 +70,8 @@ class Rights:
     stop_at: when the first of all claims is due. reclaims: the last of each owner, the one that
     is due first in front. interrupted: the market's own claim is due first; for_maintenance: an
     owner's, and for maintenance that was announced; reclaimed_first: an owner's claim was there
-    before it; pausing: the work goes on later, its bid allows that.
+    before it; pausing: the work goes on later, its bid allows that. moved:
+    the work moves to another lease.
     """
 
     stop_at: datetime | None = None
@@ -87,6 +89,14 @@ class Rights:
     """When hardware failed under the work, for which the lease ends."""
     of_host: HostId | None = None
     """Whose silence or hardware it is."""
+    moved: events.LeaseMoved | None = None
+    taken_back: bool = False
+    """The cloud that a machine is rented from takes it back."""
+
+    @property
+    def moves_first(self) -> bool:
+        """Tell if the move to another lease is what is due first."""
+        return self.moved is not None and self.stop_at == self.moved.stop_at
 
     def opening(self, *, tenant_id: TenantId, now: datetime) -> list[events.ResaleOpened]:
         """Open the rest to the market once the owner's first refusal is over."""
@@ -120,6 +130,7 @@ class Rights:
                     interrupted=False,
                     pausing=False,
                     for_maintenance=event.maintenance_id is not None,
+                    taken_back=event.rented,
                     resale=None,
                 )
             case events.LeaseInterrupted():
@@ -134,6 +145,8 @@ class Rights:
                     or (self.stop_at is not None and not self.interrupted),
                     resale=None,
                 )
+            case events.LeaseMoved():
+                return replace(self, stop_at=event.stop_at, moved=event, resale=None)
             case events.ResaleListed():
                 return replace(self, resale=event, resale_open=False)
             case events.ResaleOpened():
@@ -160,6 +173,9 @@ class Rights:
 
 NO_CLAIMS = Rights()
 
+
+CutEvent = events.LeaseInterrupted | events.LeaseShortened | events.LeaseMoved
+"""A grant claims a lease's capacity or its time; where that comes to nothing it is withdrawn."""
 
 State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
 
@@ -188,7 +204,7 @@ class LeaseState:
     starting_at: datetime | None = None
     extension_asked: datetime | None = None
     extension_refused: events.ExtensionRefused | None = None
-    cut: events.LeaseInterrupted | events.LeaseShortened | None = None
+    cut: CutEvent | None = None
     uncut: Self | None = None
     outputs_failed: tuple[events.OutputsFailed, ...] = ()
     maintenance: tuple[events.MaintenanceNoticed, ...] = ()
@@ -303,7 +319,7 @@ class LeaseState:
         if isinstance(event, events.CutWithdrawn):
             return state.without_cut(event.in_favour_of) or state
         after = cls._after(state, event)
-        if isinstance(event, events.LeaseInterrupted | events.LeaseShortened):
+        if isinstance(event, CutEvent):
             return replace(after, cut=event, uncut=state)
         if state.uncut is None:
             return after
@@ -341,7 +357,7 @@ class LeaseState:
                 return replace(state, progress=state.progress.after(event))
             case events.OutputsFailed():
                 return replace(state, outputs_failed=(*state.outputs_failed, event))
-            case events.ReclaimRequested() | events.LeaseInterrupted():
+            case events.ReclaimRequested() | events.LeaseInterrupted() | events.LeaseMoved():
                 stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
                 return replace(state, state=stopping, rights=state._claimed(event))
             case events.ExtensionRequested() | events.ExtensionRefused() | events.LeaseExtended():
@@ -381,5 +397,5 @@ def told_of(
     return (*others, event) if isinstance(event, events.MaintenanceNoticed) else others
 
 
-def claimed_for(cut: events.LeaseInterrupted | events.LeaseShortened) -> LeaseId:
-    return cut.in_favour_of if isinstance(cut, events.LeaseInterrupted) else cut.sold_to
+def claimed_for(cut: CutEvent) -> LeaseId:
+    return cut.sold_to if isinstance(cut, events.LeaseShortened) else cut.in_favour_of

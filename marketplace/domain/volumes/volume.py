@@ -105,6 +105,11 @@ class Writer:
     before: BidId | None
     since: datetime
 
+    @property
+    def bids(self) -> tuple[BidId, ...]:
+        """Return those who may write, the one who takes over first."""
+        return (self.bid_id,) if self.before is None else (self.bid_id, self.before)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
@@ -210,8 +215,12 @@ class Volume:
 
 
 def _without(writer: Writer | None, bid_id: BidId) -> Writer | None:
-    if writer is None or writer.bid_id == bid_id:
+    if writer is None:
         return None
+    if writer.bid_id == bid_id:
+        # What was to take over came to nothing while the work before it still runs.
+        before = writer.before
+        return None if before is None else replace(writer, bid_id=before, before=None)
     return replace(writer, before=None) if writer.before == bid_id else writer
 
 
@@ -240,9 +249,9 @@ def need_turn(volume: Volume, bid_id: BidId | None, over: Collection[BidId]) -> 
     """Refuse those who are not to write now. bid_id: None: a person. Raises: VolumeInUse."""
     writer = volume.writer
     if bid_id is None:
-        free = writer is None or writer.bid_id in over
+        free = writer is None or all(each in over for each in writer.bids)
     else:
-        free = writer is not None and bid_id in (writer.bid_id, writer.before)
+        free = writer is not None and bid_id in writer.bids
     if not free:
         bids = [] if writer is None else [str(writer.bid_id)]
         raise VolumeInUse(name=volume.created.volume, bids=bids, leases=[])

@@ -40,11 +40,12 @@ def claim(
     writer = kept.writer
     if writer is not None and writer.bid_id == bid_id:
         return []
-    if writer is not None and writer.bid_id not in {continues, *over}:
-        raise VolumeInUse(name=name, bids=[str(writer.bid_id)], leases=[])
-    after = None
-    if writer is not None and writer.bid_id == continues and continues not in over:
-        after = continues
+    writing = [] if writer is None else [each for each in writer.bids if each not in over]
+    goes_on = writer is not None and continues in writer.bids
+    if writing and not goes_on:
+        raise VolumeInUse(name=name, bids=[str(each) for each in writing], leases=[])
+    # The last that has something: a bid between came to nothing, as one that work was to move to.
+    after = writing[-1] if writing else None
     return [
         VolumeClaimed(
             volume_id=kept.volume_id,

@@ -23,6 +23,7 @@ from marketplace.domain.facts.events import (
     LeaseHardwareFailed,
     LeaseHostLost,
     LeaseInterrupted,
+    LeaseMoved,
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
@@ -164,6 +165,9 @@ def _claim(claim: Event) -> Step | None:
         case LeaseInterrupted() as event:
             detail = f"The work has until {local(event.stop_at)}; then it is stopped."
             return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
+        case LeaseMoved() as event:
+            detail = f"A lease is secured from {local(event.stop_at)} on; the work saves itself."
+            return Step(event.at, "The work moves home", detail, "good")
         case CutWithdrawn() as event:
             return Step(event.at, "It keeps its GPUs", f"It ends {local(event.ends_at)}.", "good")
         case _:
