@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from django.db import models
 
+from bursting.domain.home_moves import ENDED, REFUSED
+
 
 class BurstInstanceRow(models.Model):
     """One instance, or try for one, as it stands."""
@@ -141,6 +143,11 @@ class HomeMoveRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.lease_id} {self.reason or 'under way'}"
+
+    @property
+    def words(self) -> str:
+        """Return how it ended, as a sentence; empty while it is under way."""
+        return ENDED.get(self.reason, REFUSED) if self.reason else ""
 
 
 class WaitingBidRow(models.Model):

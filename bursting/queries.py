@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet, Sum
 
 from bursting.domain.events import InstanceId, StrayId
 from bursting.domain.instances import FINAL, InstanceUnknown
@@ -14,6 +15,7 @@ from bursting.domain.spill import SpillRules
 from bursting.models import BurstInstanceRow, BurstWaitRow, HomeMoveRow, StrayRow, WaitingBidRow
 from ledger.access import Actor, visible
 from ledger.domain.ids import BidId, LeaseId
+from ledger.domain.span import Window
 
 
 def burst_instances(
@@ -50,6 +52,27 @@ def home_moves(
     if lease_id is not None:
         rows = rows.filter(Q(lease_id=lease_id) | Q(home_lease_id=lease_id))
     return rows if moved is None else rows.filter(moved=moved)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedHome:
+    """What moved home over a time: how often, what that saves, and what the moves cost."""
+
+    moves: int
+    saved: int
+    move_cost: int
+
+
+def moved_home(actor: Actor, window: Window) -> MovedHome:
+    """Return what of the actor's work moved home within a window, for the platform all. In nanos.
+
+    saved: as if all of each place at home were used.
+    """
+    found = home_moves(actor, moved=True).filter(
+        ended_at__gte=window.starts_at, ended_at__lt=window.ends_at
+    )
+    sums = found.aggregate(moves=Count("pk"), saved=Sum("saved_nanos"), cost=Sum("move_nanos"))
+    return MovedHome(sums["moves"], sums["saved"] or 0, sums["cost"] or 0)
 
 
 def home_moves_under_way() -> list[LeaseId]:

@@ -6,10 +6,12 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from uuid import UUID, uuid5
 
 from django.conf import settings
 
+from bursting import reaper
 from bursting.clouds.fake import FakeCloud, catalogue_of
 from bursting.clouds.port import CloudProvider
 from bursting.clouds.prices import read_price_list
@@ -18,9 +20,12 @@ from bursting.domain.events import BurstLost, BurstRefused, BurstTerminated, Ins
 from bursting.domain.home_moves import HomeRules
 from bursting.domain.instances import FINAL, BurstInstance, host_of
 from bursting.domain.spill import SpillRules
+from bursting.homecoming import Homecoming
+from bursting.loops import Overflowing
 from bursting.models import BurstInstanceRow
 from config.address import address_on_this_machine
 from config.env import Env
+from config.processes.loops import Loop
 from ledger.commands.tokens import issue_host_token, revoke_token
 from ledger.domain import tokens
 from ledger.domain.ids import HostId, TokenId
@@ -77,6 +82,22 @@ def overflow_of(env: Env) -> Overflow:
             move_seconds=env.burst_home_move_seconds,
             again_seconds=env.burst_home_again_seconds,
             egress_nanos_per_gib=nanos_of(env.burst_egress_price),
+        ),
+    )
+
+
+def overflow_loops(env: Env) -> tuple[Loop, ...]:
+    """Return what rents, brings home and gives back; the clouds are asked for when it is."""
+    overflow = cache(lambda: overflow_of(env))
+    overflowing = cache(lambda: Overflowing(overflow()))
+    homecoming = cache(lambda: Homecoming(overflow()))
+    return (
+        Loop("bursting", 1.0, lambda store, now: overflowing().run_once(store, now=now)),
+        Loop("homecoming", 2.0, lambda store, now: homecoming().run_once(store, now=now)),
+        Loop(
+            "reaper",
+            30.0,
+            lambda store, now: reaper.run_once(store, overflow=overflow(), now=now),
         ),
     )
 

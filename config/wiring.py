@@ -30,12 +30,9 @@ import metering.parts
 import metering.policies
 import metering.projections
 import metering.watching
-from bursting import reaper
-from bursting.homecoming import Homecoming
-from bursting.loops import Overflowing
 from config.env import Env
 from config.operations.hearing import answers
-from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
+from config.overflow import ADMIT_AGENT, overflow_loops, sweep_tokens
 from config.processes.beating import Beats
 from config.processes.kernels import kernels_here
 from config.processes.loops import Loop, wake
@@ -202,7 +199,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         *(_rating(env), _idling()),
         _beating(),
     )
-    return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
+    return always if env.burst_cloud == "none" else (*always, *overflow_loops(env))
 
 
 def _rows(name: str, followed: Sequence[Projection], gather_seconds: float) -> Loop:
@@ -408,21 +405,6 @@ def loop_groups(env: Env) -> dict[str, tuple[str, ...]]:
         groups[f"engine-{market.name}"] = (clearing_of(env, market.name),)
         groups["snapshots"] = (*groups["snapshots"], keeping_of(env, market.name))
     return groups
-
-
-def _overflow_loops(env: Env) -> tuple[Loop, ...]:
-    overflow = cache(lambda: overflow_of(env))
-    overflowing = cache(lambda: Overflowing(overflow()))
-    homecoming = cache(lambda: Homecoming(overflow()))
-    return (
-        Loop("bursting", 1.0, lambda store, now: overflowing().run_once(store, now=now)),
-        Loop("homecoming", 2.0, lambda store, now: homecoming().run_once(store, now=now)),
-        Loop(
-            "reaper",
-            30.0,
-            lambda store, now: reaper.run_once(store, overflow=overflow(), now=now),
-        ),
-    )
 
 
 LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {

@@ -8,20 +8,21 @@ lease, the beginning of the other, the machine that is given back) is what happe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 from bursting.commands.records import lease_of
 from bursting.commands.spilling import Overflow
 from bursting.domain import home_moves
-from bursting.domain.events import HomeMoveEvent
+from bursting.domain.events import HomeMoveEvent, HomePolicySet
 from bursting.domain.home_moves import BID_WAITS, HomeMoves, HomeRules, InCloud, Plan, Why
+from bursting.domain.home_policy import HomePolicy, set_policy
 from bursting.domain.instances import BurstInstance, host_of
-from ledger.domain.ids import LeaseId
+from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
-from ledger.eventstore.port import EventStore, Meta, load, record
+from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.commands.bids import cancel_bid, place_bid
 from marketplace.commands.chains import before_move
 from marketplace.domain.bids.bid import Bid, BidNotOpen, BidTerms
@@ -49,7 +50,36 @@ def weigh(
         return None
     work = _in_cloud(store, instance, lease)
     tries = load(store, HomeMoves, lease.terms.lease_id)
+    rules = rules_of(store, lease.terms.tenant_id, rules)
     return lease, home_moves.plan(work, tries, rules=rules, now=now)
+
+
+def rules_of(store: EventStore, tenant_id: TenantId, rules: HomeRules) -> HomeRules:
+    """Return the platform's rules as they hold for an organisation, by its own policy."""
+    policy = load(store, HomePolicy, tenant_id)
+    return rules if policy is None else policy.over(rules)
+
+
+def set_home_policy(
+    store: EventStore,
+    *,
+    tenant_id: TenantId,
+    moves: bool,
+    margin_percent: int | None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Set whether an organisation's work in clouds moves home, from now on.
+
+    margin_percent: None: as the platform has it. Raises: MarginOutOfRange.
+    """
+
+    def decide(policy: HomePolicy | None) -> Sequence[HomePolicySet]:
+        return set_policy(
+            policy, tenant_id=tenant_id, moves=moves, margin_percent=margin_percent, now=now
+        )
+
+    return record(store, HomePolicy, tenant_id, decide, by=by)
 
 
 def ask_home(

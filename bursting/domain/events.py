@@ -1,7 +1,7 @@
 """Every fact of overflow.
 
-Streams burst-<instance_id>, burst-stray-<stray_id>, burst-budget-<month> and
-burst-home-<lease_id>.
+Streams burst-<instance_id>, burst-stray-<stray_id>, burst-budget-<month>, burst-home-<lease_id> and
+burst-policy-<tenant_id>.
 """
 
 from __future__ import annotations
@@ -250,6 +250,19 @@ class HomeMoveEnded(Event, name="bursting.home-move-ended"):
     reason: str
     home_lease_id: LeaseId | None
     saved: Money | None
+    at: datetime
+
+
+class HomePolicySet(Event, name="bursting.home-policy-set"):
+    """An organisation said whether its work in clouds moves home.
+
+    margin_percent: how much of what the rest costs in the cloud a move has to save at least; None:
+    as the platform has it.
+    """
+
+    tenant_id: TenantId
+    moves: bool
+    margin_percent: int | None
     at: datetime
 
 

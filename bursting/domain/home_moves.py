@@ -50,6 +50,7 @@ ENDED: dict[str, str] = {
     "too-late": "It was too late to move when the market was asked.",
 }
 """How a try to move home ended, besides the code by which its bid was refused."""
+REFUSED = "The bid for a place at home was not taken, as where the account covers no second hold."
 
 
 class HomeMoveUnderWay(Refusal):

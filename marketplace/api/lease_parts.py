@@ -10,7 +10,9 @@ from ledger.rest import AmountField, MomentField
 
 
 class CutShape(serializers.Serializer[Any]):
-    """What ends a lease before its time: by the `owner`, or by the `market` for another bid.
+    """What ends a lease before its time, and who: the `owner`, or the `market` for another bid.
+
+    Of work on a rented machine also the `cloud`, which takes it back, or a `move` of the work home.
 
     pausing: its work is paused, as its bid allows, and goes on when there is room.
     compensation: what its consumer gets for it; for an owner, what that owner pays.

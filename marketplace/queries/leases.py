@@ -24,6 +24,7 @@ from marketplace.domain.facts.values import GpuRequest, VolumeMount
 from marketplace.domain.leases.actions import OF_CONSUMERS, Action, Sale, Standing, offered
 from marketplace.domain.leases.attempts import Attempt, attempts_of
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
+from marketplace.domain.leases.moves import taker_of
 from marketplace.domain.leases.reclaim import quote
 from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.domain.leases.state import State
@@ -211,7 +212,8 @@ def right_ends_at(row: LeaseRow) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A lease is cut short at `stop_at`: by its owners, or by the market for another bid.
+    """A lease is cut short at `stop_at`: by its `owner`, by the `market` for another bid, by the
+    `cloud` that its machine is rented from, or since its work moves home (`move`).
 
     pausing: its work goes on later, as its bid allows.
 
@@ -239,9 +241,8 @@ def cut_of(actor: Actor, store: EventStore, row: LeaseRow) -> Cut | None:
         for each in found.rights.reclaims
         if row.tenant_id == actor.tenant_id or actor.sees_all or each.owner_id == actor.tenant_id
     ]
-    by = "market" if found.rights.interrupted else "owner"
     money = Money(sum(paid), row.currency)
-    return Cut(by, found.stop_at, money, pausing=found.rights.pausing)
+    return Cut(taker_of(found), found.stop_at, money, pausing=found.rights.pausing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from .coming_home import home
 from .fetching import told
 from .forms import gpu_hours, kilowatt_hours, money
 from .idle import idle, sentence
@@ -17,6 +18,14 @@ from .session import Yes, confirm, session_of
 from .spoken import length_of, moment_of
 from .waiting import LEASE
 from .whole_numbers import whole
+
+TAKERS = {
+    "owner": "Its owner takes the GPUs back",
+    "market": "The market, for a firm bid, takes the GPUs back",
+    "cloud": "The cloud takes the machine back",
+    "move": "The work moves home, to a lease that begins",
+}
+"""Who ends a lease before its time, as a sentence begins."""
 
 app = typer.Typer(help="Leases: what runs, until when, at what price.", no_args_is_help=True)
 
@@ -106,15 +115,15 @@ def show(context: typer.Context, lease: UUID) -> None:
         if standing.get("rule") is not None:
             session.printer.say(sentence(standing))
     if found.get("cut"):
-        who = "Its owner" if found["cut"]["by"] == "owner" else "The market, for a firm bid,"
+        who = TAKERS.get(found["cut"]["by"], "Somebody takes the GPUs back")
         until = shown(found["cut"]["stop_at"])
         session.printer.say(
-            f"{who} takes the GPUs back at {until}: save the work and "
-            f"`offpeak leases checkpoint {lease}`."
+            f"{who} at {until}: save the work and `offpeak leases checkpoint {lease}`."
         )
 
 
 app.command("idle")(idle)
+app.command("home")(home)
 
 
 @app.command()

@@ -299,6 +299,7 @@ BODIES: Mapping[str, Body] = {
     "POST agent/token": lambda its, own: {"nonce": its.round_id.hex},
     "POST agent/token/taken": lambda its, own: {},
     "PUT bids/<uuid:bid_id>/idle-rule": lambda its, own: {"after_seconds": 1800},
+    "PUT burst/home-policy": lambda its, own: {"moves": False},
     "PUT idle-rule": lambda its, own: {"after_seconds": 1800},
     "POST agent/reports": lambda its, own: {
         "boot_id": str(its.round_id),

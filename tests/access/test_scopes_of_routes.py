@@ -94,6 +94,8 @@ READS = {
     "bids": "bids:read",
     "burst/bids/<uuid:bid_id>": "bids:read",
     "burst": "billing:read",
+    "burst/home-moves": "leases:read",
+    "burst/home-policy": "leases:read",
     "debts": "billing:read",
     "exports": "billing:read",
     "folders": "files:read",

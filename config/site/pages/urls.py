@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from config.site.pages.account import idle_rule, joining, settings, work_secrets
+from config.site.pages.account import coming_home, idle_rule, joining, settings, work_secrets
 from config.site.pages.bids import advice
 from config.site.pages.bids import views as bids
 from config.site.pages.fairness import trial as fairness_try
@@ -111,6 +111,7 @@ page_urls: list[URLPattern] = [
     path("settings/secrets", work_secrets.index),
     path("settings/secrets/remove", work_secrets.remove),
     path("settings/idle", idle_rule.index),
+    path("settings/coming-home", coming_home.index),
     path("settings/organisation", switch_tenant),
     path("settings/organisations", organisations.index),
     path("settings/organisations/<uuid:tenant_id>", organisations.one),

@@ -10,6 +10,7 @@ the moment at which the right to the other begins.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.bids.bid import Bid
@@ -84,3 +85,13 @@ def goes_on_elsewhere(lease: Lease) -> bool:
     Not where it was done, failed by itself, or its consumer wanted no more of it.
     """
     return lease.rights.moved is not None and lease.ending_reason in close_reasons.CUT_SHORT
+
+
+def taker_of(lease: Lease) -> Literal["owner", "market", "cloud", "move"]:
+    """Return who cuts a lease short, by the claim that is due first."""
+    rights = lease.rights
+    if rights.interrupted:
+        return "market"
+    if rights.taken_back:
+        return "cloud"
+    return "move" if rights.moves_first else "owner"

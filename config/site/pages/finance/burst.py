@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from bursting.domain.budget import Budget, month_of
 from bursting.domain.instances import FINAL
-from bursting.queries import burst_instances, strays
+from bursting.queries import burst_instances, home_moves, moved_home, strays
 from config.site.forms.answers import page
 from config.site.parts.paging import part_of
 from ledger.access import Actor
@@ -40,6 +40,8 @@ def index(request: HttpRequest) -> HttpResponse:
         "wait_seconds": settings.ENV.burst_wait_seconds,
         "running": burst_instances(actor, states=RUNNING).count(),
         "instances": part_of(request, burst_instances(actor), "instances"),
+        "tries": part_of(request, home_moves(actor), "tries"),
+        "home": moved_home(actor, Period.of(now).window),
     }
     return page(request, "pages/burst.html", context)
 

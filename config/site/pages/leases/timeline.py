@@ -125,6 +125,8 @@ def _taken_back(event: ReclaimRequested) -> Step:
     if event.compensation is not None and event.compensation.nanos:
         paid = amount_text(event.compensation.nanos, event.compensation.currency)
         detail += f" The owner pays {paid} for it."
+    if event.rented:
+        return Step(event.at, "The cloud takes the machine back", detail, "warn")
     why = "" if event.maintenance_id is None else " for maintenance"
     return Step(event.at, f"Owner takes the GPUs back{why}", detail, "warn")
 
@@ -159,19 +161,23 @@ def _claim(claim: Event) -> Step | None:
             return Step(event.at, "The host is not heard any more", detail, "bad")
         case LeaseHardwareFailed() as event:
             return Step(event.at, "The hardware failed", _failure(event), "bad")
-        case LeaseInterrupted(pausing=True) as event:
-            detail = f"It has until {local(event.stop_at)} to save itself, and goes on later."
-            return Step(event.at, "The work is paused for other work", detail, "warn")
-        case LeaseInterrupted() as event:
-            detail = f"The work has until {local(event.stop_at)}; then it is stopped."
-            return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
-        case LeaseMoved() as event:
-            detail = f"A lease is secured from {local(event.stop_at)} on; the work saves itself."
-            return Step(event.at, "The work moves home", detail, "good")
+        case LeaseInterrupted() | LeaseMoved() as event:
+            return _given_way(event)
         case CutWithdrawn() as event:
             return Step(event.at, "It keeps its GPUs", f"It ends {local(event.ends_at)}.", "good")
         case _:
             return None
+
+
+def _given_way(event: LeaseInterrupted | LeaseMoved) -> Step:
+    if isinstance(event, LeaseMoved):
+        detail = f"A lease is secured from {local(event.stop_at)} on; the work saves itself."
+        return Step(event.at, "The work moves home", detail, "good")
+    if event.pausing:
+        detail = f"It has until {local(event.stop_at)} to save itself, and goes on later."
+        return Step(event.at, "The work is paused for other work", detail, "warn")
+    detail = f"The work has until {local(event.stop_at)}; then it is stopped."
+    return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
 
 
 def _maintenance(event: MaintenanceNoticed | MaintenanceNoticeWithdrawn) -> Step:

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from bursting.queries import home_moves
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
 from config.site.live.shown import shown_through
@@ -59,6 +60,8 @@ from marketplace.queries.folders import left_by
 from metering.domain.access import NoWorkDomain
 from metering.queries.access import permit_for
 
+HOME_MOVES_MAX = 3
+"""So many tries to move its work home are told of, the newest."""
 OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
 
 
@@ -342,6 +345,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "actions": actions,
         "choices": choices,
         "cut": queries.cut_of(actor, default_store(), row),
+        "home_moves": list(home_moves(actor, lease_id=row.lease_id)[:HOME_MOVES_MAX]),
         "ends_at": queries.right_ends_at(row),
         "ended_because": ended_because(row),
         "resumed": is_resumed(actor, row),
