@@ -8,12 +8,15 @@ lease fit together even across a restart of the agent or a step of the wall cloc
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
 from functools import cache
 from pathlib import Path
 from typing import Protocol
+
+log = logging.getLogger(__name__)
 
 DRIFT_NS_MAX = 50_000_000
 """A kept offset within 50 ms of the wall clock is kept even when no work runs."""
@@ -77,11 +80,13 @@ class SystemClock:
             work_runs or abs(offset_ns - fresh.offset_ns) <= DRIFT_NS_MAX
         ):
             return cls(offset_ns)
-        new = path.with_suffix(".new")
-        new.write_text(
-            json.dumps({"offset_ns": fresh.offset_ns, "kernel_boot_id": kernel_boot_id()})
-        )
-        os.replace(new, path)
+        new, record = path.with_suffix(".new"), {"offset_ns": fresh.offset_ns}
+        try:
+            new.write_text(json.dumps(record | {"kernel_boot_id": kernel_boot_id()}))
+            os.replace(new, path)
+        except OSError as error:
+            # On a full disk work has to be ended in time as well. The next start takes it anew.
+            log.warning("the clock's offset is not kept: %s", error)
         return fresh
 
 

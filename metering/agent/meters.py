@@ -51,6 +51,7 @@ class Watch:
     """What is remembered of one GPU between looks. filled: who fills it beside its leases."""
 
     looked_us: int = 0
+    ahead_us: int | None = None
     newest_us: int = 0
     looked_ms: int | None = None
     period_us: int = PERIOD_US_MAX
@@ -79,6 +80,23 @@ class Watch:
         self.period_us = max(PERIOD_US_MIN, min(self.period_us, gap_us))
         follows = gap_us <= paused_us + self.period_us * 5 // 4
         return gap_us if follows else self.period_us
+
+
+def heed_step(watch: Watch, meters: Mapping[UUID, Meter], wall_us: int, now_ms: int) -> None:
+    """Begin anew where the wall clock, by which the driver dates its samples, was set.
+
+    Samples of before and after are not of one line of time: what was busy in between is not known.
+    """
+    ahead_us = wall_us - now_ms * 1000
+    step_us = 0 if watch.ahead_us is None else ahead_us - watch.ahead_us
+    watch.ahead_us = ahead_us
+    if abs(step_us) <= FUTURE_US_MAX:
+        return
+    watch.newest_us = watch.looked_us = 0
+    watch.untils.clear()
+    for meter in meters.values():
+        meter.opened_us += step_us
+        meter.busy_known = False
 
 
 def weigh(

@@ -18,7 +18,7 @@ from uuid import UUID
 from . import over_share
 from .clock import Clock
 from .gpus.port import GpuFault, Gpus, Reading
-from .meters import FUTURE_US_MAX, Meter, Watch, account, see, weigh
+from .meters import FUTURE_US_MAX, Meter, Watch, account, heed_step, see, weigh
 from .readiness import Readiness
 from .runtimes.port import Accounted, Runtime
 from .runtimes.used import NOT_KNOWN, Used
@@ -240,6 +240,7 @@ class Sampler:
         if watch.fault is not None and not watch.backoff.is_due(now_ms):
             return []
         wall_us = self._clock.wall_us()
+        heed_step(watch, meters, wall_us, self._clock.now_ms())
         try:
             reading = self._gpus.read(uuid, since_us=watch.newest_us or wall_us - FUTURE_US_MAX)
         except GpuFault as fault:
@@ -294,12 +295,13 @@ class Sampler:
     def _last_busy(self, card: str, watch: Watch, ending: Meter, end_ms: int) -> None:
         """Add the samples since the last look: of work that ends, as far as they are before it."""
         wall_us = self._clock.wall_us()
-        end_us = wall_us - max(0, self._clock.now_ms() - end_ms) * 1000
+        now_ms, meters = self._clock.now_ms(), self._by_card()[card]
+        end_us = wall_us - max(0, now_ms - end_ms) * 1000
+        heed_step(watch, meters, wall_us, now_ms)
         try:
             reading = self._gpus.read(card, since_us=watch.newest_us or wall_us - FUTURE_US_MAX)
         except GpuFault:
             return  # the next look finds it and says so
-        meters = self._by_card()[card]
         owners = {each.pid: self._runtime.lease_of(each.pid) for each in reading.residents}
         shared = self._servers(meters, owners)
         ends = (ending, end_us)

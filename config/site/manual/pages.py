@@ -69,7 +69,7 @@ SHELVES = (
     Shelf(
         "Evidence",
         "Rounds, replays, departures and other rules",
-        ("lab", "simulation", "measured-departures"),
+        ("lab", "simulation", "measured-departures", "faults"),
     ),
 )
 OTHERS = Shelf("More", "Chapters of no one reader", ())

@@ -37,8 +37,10 @@ if TYPE_CHECKING or __package__:
     from .confining import TRIES_MAX, Entry, Unready, handed, nameless
     from .containing import Container
     from .family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
+    from .noted import Noted
     from .output import Output
     from .redacting import Redacted
+    from .reserved import put, reserve
     from .source_first import Unfetched, bring
 else:
     # As an isolated script it finds nothing beside itself by its own.
@@ -46,14 +48,15 @@ else:
     from confining import TRIES_MAX, Entry, Unready, handed, nameless
     from containing import Container
     from family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
+    from noted import Noted
     from output import Output
     from redacting import Redacted
+    from reserved import put, reserve
     from source_first import Unfetched, bring
 
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 CHUNK_BYTES = 65_536
-EXIT_RECORD_BYTES = 4096
 DEADLINE_BYTES = 256
 LOOK_SECONDS = 0.5
 """How often the deadline is read while nobody knocks."""
@@ -61,6 +64,8 @@ LATE_GRACE_NS = 5_000_000_000
 """Left to work that could not be asked to end before its deadline (the host slept)."""
 LEFT_PAUSE_SECONDS_MAX = 1.0
 SIGNALLED = 128
+FAILED = "failed "
+"""What it says first where it could not start the command; the reason follows."""
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
@@ -177,12 +182,10 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     for number in (signal.SIGCHLD, signal.SIGUSR1):  # by the latter the agent knocks
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    # The room for the last record is taken now: at the end the disk may be full.
-    with (folder / "exit.json.new").open("wb") as reserved:
-        os.posix_fallocate(reserved.fileno(), 0, EXIT_RECORD_BYTES)
     child: subprocess.Popen[bytes] | Container
     entry = None
     try:
+        reserve(folder / "exit.json", folder / "started.json")
         fetched = _bring(folder, order) if "source" in order else {}
         if "contained" in order:
             child = Container(order)
@@ -193,17 +196,14 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
             child.let_go()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         what = "its source" if isinstance(error, Unfetched) else order["command"][0]
-        _end(folder, {"failed": f"{what}: {getattr(error, 'strerror', error)}"})
-        with suppress(BrokenPipeError):
-            os.write(ready, b"failed\n")
-        return
+        return _refuse(folder, f"{what}: {getattr(error, 'strerror', error)}", ready)
     assert stat is not None  # not reaped yet, so at least its zombie is there
     own = stat_of(os.getpid())
     assert own is not None
     record: dict[str, Any] = {"pid": child.pid, "ticks": stat.ticks, "boot_ns": boot_ns, **fetched}
     record |= {"contained": isinstance(child, Container), "keeps_deadline": True}
     record |= {"keeper_pid": own.pid, "keeper_ticks": own.ticks, "kernel_boot_id": _boot_id()}
-    write_json(folder / "started.json", record)
+    put(folder / "started.json", record)
     try:
         os.write(ready, b"started\n")
     except BrokenPipeError:
@@ -220,9 +220,17 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     end: dict[str, Any] = {"exit_code": code, "boot_ns": ended_ns or _boot_ns()}
     if never:
         end |= {"exit_code": None, "failed": never}
-    _end(folder, end | {"stopped": kept.asked_ns is not None})
+    put(folder / "exit.json", end | {"stopped": kept.asked_ns is not None})
     if container is not None:
         container.remove()
+
+
+def _refuse(folder: Path, reason: str, ready: int) -> None:
+    """Leave word that the command never began; on a full disk only to who waits for it."""
+    with suppress(OSError):
+        put(folder / "exit.json", {"failed": reason})
+    with suppress(BrokenPipeError):
+        os.write(ready, f"{FAILED}{reason}\n".encode())
 
 
 def _contained(child: subprocess.Popen[bytes] | Container) -> Container | None:
@@ -272,6 +280,7 @@ def _try(folder: Path, order: dict[str, Any]) -> tuple[subprocess.Popen[bytes], 
             command = [confined["with"], *entry.options, "--args", str(said), "--", *command]
             files = (*files, said, *entry.theirs)
         groups = [_joining(each, open_files) for each in order.get("groups", ())]
+        noted = Noted(folder, open_files)
         child = subprocess.Popen(
             command,
             env=_variables(order, secrets) | order["environment"],
@@ -281,7 +290,7 @@ def _try(folder: Path, order: dict[str, Any]) -> tuple[subprocess.Popen[bytes], 
             stderr=subprocess.PIPE,
             start_new_session=True,
             pass_fds=files,
-            preexec_fn=lambda: _limit(order.get("limits", {}), groups),
+            preexec_fn=lambda: _begin(order.get("limits", {}), groups, noted),
             **more,
         )
         if entry is not None:
@@ -305,6 +314,12 @@ def _joining(group: str, open_files: ExitStack) -> int:
     file = os.open(Path(group, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
     open_files.callback(os.close, file)
     return file
+
+
+def _begin(limits: dict[str, int], groups: list[int], noted: Noted) -> None:
+    """Be bound and noted, as the process that is about to be the work."""
+    _limit(limits, groups)
+    noted.write()
 
 
 def _limit(limits: dict[str, int], groups: list[int]) -> None:
@@ -403,14 +418,6 @@ def _children_left() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _end(folder: Path, record: dict[str, Any]) -> None:
-    with (folder / "exit.json.new").open("r+b") as reserved:
-        reserved.write(json.dumps(record).encode().ljust(EXIT_RECORD_BYTES))
-        reserved.flush()
-        os.fsync(reserved.fileno())
-    os.replace(folder / "exit.json.new", folder / "exit.json")
 
 
 def _boot_ns() -> int:

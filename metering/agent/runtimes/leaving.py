@@ -108,7 +108,7 @@ class Leaves:
     def _reap(self, lease_id: UUID, flags: int = os.WNOHANG) -> None:
         raise NotImplementedError
 
-    def _sweep(self) -> None:
+    def _sweep(self, *, but: UUID | None = None) -> None:
         raise NotImplementedError
 
     def wiped(self, lease_id: UUID) -> int | None:

@@ -33,6 +33,7 @@ from .leaving import Leaves, Leavings, Left
 from .limits import LIMITS, Limits
 from .mps.owners import OwnersDaemon
 from .mps.port import Mps
+from .noted import end_noted, noted_in
 from .port import Coming, NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, read
 from .source_first import MARK
@@ -122,8 +123,8 @@ class ProcessRuntime(Apart, Entered, Leaves):
         except OSError as error:
             self._leave(spec.lease_id, Left(begun=False))  # with what it was to find
             raise StartFailed(f"the host could not start it: {error.strerror}") from error
-        if said == b"failed\n":
-            reason = read(folder / "exit.json").get("failed", "it did not start")
+        if (words := said.decode(errors="replace").rstrip()).startswith(keeper.FAILED):
+            reason = read(folder / "exit.json").get("failed") or words.removeprefix(keeper.FAILED)
             self._leave(spec.lease_id, Left())
             raise StartFailed(str(reason))
         del self._launches[spec.lease_id]
@@ -359,10 +360,11 @@ class ProcessRuntime(Apart, Entered, Leaves):
                 self._users.end_unowned(set(self._uids.values()))
             self._sweep()
 
-    def _sweep(self) -> None:
-        """Remove, beside, the containers that no lease has any more."""
+    def _sweep(self, *, but: UUID | None = None) -> None:
+        """Remove, beside, the containers that no lease has any more. but: nor does this one."""
         if self._containers is not None:
-            self._containers.podman.sweep(lambda: {name for _, name in list(self._ids.values())})
+            held = self._ids.items
+            self._containers.podman.sweep(lambda: {n for key, (_, n) in [*held()] if key != but})
 
     def _find(self, folder: Path) -> None:
         """Take up the work of a folder that an earlier run of the agent made."""
@@ -372,7 +374,7 @@ class ProcessRuntime(Apart, Entered, Leaves):
             return
         spec = read(folder / "spec.json")
         begun = (folder / "started.json").exists() or is_locked(folder / "keeper.lock")
-        if not spec or not begun:
+        if not spec or not (begun or noted_in(folder)):
             # The agent died before the keeper lived: nothing ran, so it may be started anew.
             self._leave(lease_id, Left(begun=False))
             return
@@ -393,6 +395,10 @@ class ProcessRuntime(Apart, Entered, Leaves):
         root = self._roots.get(lease_id) or read(folder / "started.json")
         if not root:
             self._works[lease_id] = work = unbegun(work, folder)
+            if work.state == "ended":
+                end_noted(folder)
+                if lease_id in self._ids:
+                    self._sweep(but=lease_id)
             return work
         self._roots[lease_id], self._kept_tops = root, None
         work = judged(work, folder, root, self._clock)

@@ -5,32 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-from itertools import pairwise
 
 import pytest
 
 from metering.agent.spool import Spool
-from metering.agent.wire import Interval
 from tests.metering.agent.conftest import NOON_MS, Rig
+from tests.metering.agent.delivered import granted, sent
 from tests.metering.agent.market import assignment
 from tests.nvml.script import Proc
 
 SECOND = 1000
-
-
-def granted(intervals: list[Interval]) -> int:
-    for earlier, later in pairwise(intervals):
-        assert earlier.end_ms == later.start_ms
-    return sum(each.granted_ms for each in intervals)
-
-
-def sent(rig: Rig, rounds: int = 100) -> None:
-    """Let the agent deliver all it has; its pauses after failures end with time."""
-    for _ in range(rounds):
-        if not list(rig.agent.state.waiting()):
-            return
-        rig.step()
-    pytest.fail("the agent still holds something back")
 
 
 def test_a_lost_gpu_is_a_gap_in_its_own_figures_and_told_once(rig: Rig) -> None:
@@ -127,6 +111,38 @@ def test_with_the_server_away_for_15_minutes_work_goes_on_and_nothing_is_lost(ri
     length_ms = intervals[-1].end_ms - NOON_MS
     assert granted(intervals) == length_ms >= 910 * SECOND
     assert sum(each.busy_ms or 0 for each in intervals) == length_ms * 40 // 100
+    assert rig.market.repeated == 0
+
+
+def test_a_line_that_is_away_for_two_days_costs_no_proof_of_what_ran(simulated_rig: Rig) -> None:
+    """The market has given up both leases long before: the one that still runs ends at once.
+
+    In between the agent is started again.
+    """
+    rig = simulated_rig
+    one, two = rig.uuids()
+    over = rig.market.assign(assignment(one, now_ms=NOON_MS, seconds=20 * 3600))
+    runs = rig.market.assign(assignment(two, now_ms=NOON_MS, seconds=70 * 3600))
+    rig.step()
+    rig.market.away = True
+    rig.steps(24 * 10, 360 * SECOND)
+    rig.restart()
+    rig.steps(24 * 10, 360 * SECOND)
+    assert {w.lease_id for w in rig.runtime.works() if w.state == "running"} == {runs}
+    rig.market.desired.clear()
+    rig.market.away = False
+    before_ms = rig.clock.now_ms()
+    rig.steps(90)
+    sent(rig, rounds=400)
+
+    assert not [work for work in rig.runtime.works() if work.state == "running"]
+    assert [r.what for r in rig.market.told(over)] == ["started", "stopped"]
+    assert [r.what for r in rig.market.told(runs)] == ["started", "stopped"]
+    assert 19 * 3600 * SECOND < granted(rig.market.intervals(over)) <= 20 * 3600 * SECOND
+    intervals = rig.market.intervals(runs)
+    ended_ms = intervals[-1].end_ms
+    assert granted(intervals) == ended_ms - intervals[0].start_ms
+    assert before_ms <= ended_ms <= before_ms + 120 * SECOND
     assert rig.market.repeated == 0
 
 

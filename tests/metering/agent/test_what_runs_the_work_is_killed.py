@@ -6,10 +6,15 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
+from metering.agent.runtimes import keeper
 from metering.agent.runtimes.family import descendants, stat_of
+from metering.agent.runtimes.port import StartFailed
 from tests.metering.agent.containers import ContainerRuntime
 from tests.metering.agent.containers import image as image
 from tests.metering.agent.containers import podman as podman
+from tests.metering.agent.doomed_keepers import doomed_at
 from tests.metering.agent.workloads import containers as containers
 from tests.metering.agent.works import ROOT, accounts, ended, program, running, state, until
 
@@ -50,5 +55,19 @@ def test_work_whose_conmon_is_killed_goes_on_and_ends_when_it_has_to(
     assert ended(containers, lease_id).exit_code == -signal.SIGKILL
     assert stat_of(root.pid) is None and not any(containers.holders().values())
     containers.forget(lease_id)
+    podman = containers._containers.podman  # type: ignore[union-attr]
+    until(lambda: not podman.call("ps", "--all", "--quiet").stdout.strip())
+
+
+def test_a_container_whose_keeper_is_killed_before_it_wrote_of_it_is_gone(
+    containers: ContainerRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command runs by then, and no record says so."""
+    script = doomed_at("put", 1, tmp_path)
+    monkeypatch.setattr(keeper, "__file__", str(script))
+
+    with pytest.raises(StartFailed, match="died at its start"):
+        containers.start(LASTS)
+
     podman = containers._containers.podman  # type: ignore[union-attr]
     until(lambda: not podman.call("ps", "--all", "--quiet").stdout.strip())

@@ -23,11 +23,11 @@ from tests.metering.agent.containers import podman as podman
 DEADLINE_SECONDS = 60.0
 
 
-def until(ask: Callable[[], object]) -> object:
+def until(ask: Callable[[], object], *, why: str = "it did not come about") -> object:
     """Ask again until the answer is true, within the deadline."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not (answer := ask()):
-        assert time.monotonic() < deadline, "it did not come about in time"
+        assert time.monotonic() < deadline, why
         time.sleep(0.01)
     return answer
 
