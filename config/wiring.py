@@ -189,8 +189,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: marketplace.volumes.see_to_volumes(store, now=now),
         ),
-        _work_logs(env),
-        _parting(env),
+        *_kept_for_days(env),
         Loop(
             "charges",
             60.0,
@@ -273,25 +272,18 @@ def _old_blobs(store: EventStore, now: datetime) -> int:
     return gone + marketplace.folders.forget_unused(default_storage(), now=now)
 
 
-def _work_logs(env: Env) -> Loop:
-    """Return the loop that puts logs away, and forgets those that were kept long enough."""
-    kept = timedelta(days=env.logs_kept_days)
-    return Loop(
-        "logs",
-        10.0,
-        lambda store, now: marketplace.logs.close_and_forget(
-            default_storage(), marketplace.logs.default_logs(), kept=kept, now=now
+def _kept_for_days(env: Env) -> tuple[Loop, ...]:
+    """Return the loops that put logs and samples away, and drop what was kept long enough."""
+    logs, samples = timedelta(days=env.logs_kept_days), timedelta(days=env.samples_kept_days)
+    close_and_forget, see_to_parts = marketplace.logs.close_and_forget, metering.parts.see_to_parts
+    of_logs = marketplace.logs.default_logs
+    return (
+        Loop(
+            "logs",
+            10.0,
+            lambda _, now: close_and_forget(default_storage(), of_logs(), kept=logs, now=now),
         ),
-    )
-
-
-def _parting(env: Env) -> Loop:
-    """Return the loop that makes room for the samples of the next days, and lets old ones go."""
-    kept = timedelta(days=env.samples_kept_days)
-    return Loop(
-        "old-samples",
-        600.0,
-        lambda store, now: metering.parts.see_to_parts(now=now, kept=kept),
+        Loop("old-samples", 600.0, lambda _, now: see_to_parts(now=now, kept=samples)),
     )
 
 

@@ -13,6 +13,9 @@ from typing import ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from metering.day_rows import DayRow as DayRow
+from metering.day_rows import SummedLease as SummedLease
+
 
 class Interval(models.Model):
     """What one GPU did for one lease in [start_ms, end_ms), as an agent sent it. Append-only.

@@ -28,6 +28,7 @@ from marketplace.domain.facts.events import (
     LeaseStarting,
     ReclaimRequested,
 )
+from metering.days import DAYS
 from metering.domain.correcting import NOT_CHARGED
 from metering.domain.events import (
     GpuGap,
@@ -403,6 +404,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             UsageCaptured,
         ),
     ),
+    DAYS,
     Projection(
         name="metering.heat",
         project=project_heat,

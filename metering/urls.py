@@ -26,6 +26,7 @@ from metering.api.agent_volumes import (
     AgentVolumeMissing,
     AgentVolumeVersions,
 )
+from metering.api.days import LeaseDays, UseDays
 from metering.api.health import HostHealth, HostHealthHistory
 from metering.api.idle import BidIdleRule, KeepIdleLease, LeaseIdle, TenantIdleRule
 from metering.api.usage import (
@@ -67,6 +68,8 @@ api_urls: list[URLPattern] = [
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),
     path("leases/<uuid:lease_id>/usage", LeaseUsage.as_view()),
+    path("usage/days", UseDays.as_view()),
+    path("leases/<uuid:lease_id>/usage/days", LeaseDays.as_view()),
     path("leases/<uuid:lease_id>/usage/windows", LeaseUsageWindows.as_view()),
     path("leases/<uuid:lease_id>/usage/corrections", LeaseCorrections.as_view()),
     path("leases/<uuid:lease_id>/usage/gaps", LeaseGaps.as_view()),

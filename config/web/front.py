@@ -1,7 +1,7 @@
 """The front of the web process: bids and samples go a short way, everything else through Django.
 
-A bid placed by `POST /api/v1/bids` with a token is the request that somebody waits for, and samples
-of agents are those that come most often. Django, sessions and a thread of its own cost them ten
+A bid placed by `POST /api/v1/bids` with a token is the request that somebody waits for, and what
+agents send and ask comes most often. Django, sessions and a thread of its own cost them ten
 times what they do themselves, so they are read here and handled together with those that come at
 the same moment (`marketplace/api/many_bids.py`, `metering/api/many_samples.py`). Whatever
 is unusual about a request (a cookie, a key used before, a body that is not right, a token that does
@@ -26,6 +26,7 @@ from ledger.rest.problems import answer_problem
 from ledger.rest.rendering import PlainJson
 from marketplace.api.many_bids import place_together
 from metering.agent import wire
+from metering.api.many_assignments import tell_all
 from metering.api.many_samples import take_all
 
 Message = MutableMapping[str, Any]
@@ -34,7 +35,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 PATH = "/api/v1/bids"
-PATHS = frozenset({PATH, wire.SAMPLES_PATH})
+METHODS = {PATH: "POST", wire.SAMPLES_PATH: "POST", wire.ASSIGNMENTS_PATH: "GET"}
+"""By which method a path goes a short way."""
+JSON = (b"application/json", b"application/json; charset=utf-8")
 PLAIN = frozenset(
     b"host user-agent accept accept-encoding accept-language connection keep-alive content-type"
     b" content-length transfer-encoding authorization x-request-id x-forwarded-proto"
@@ -51,6 +54,7 @@ class Front:
         self._ways = {
             PATH: Gathering[Asked, Answer | None](place_together, name="bids"),
             wire.SAMPLES_PATH: Gathering[Asked, Answer | None](take_all, name="samples"),
+            wire.ASSIGNMENTS_PATH: Gathering[Asked, Answer | None](tell_all, name="assignments"),
         }
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -97,7 +101,7 @@ class Front:
 
 def _plain(scope: MutableMapping[str, Any]) -> dict[bytes, bytes] | None:
     """Return the headers of a request that goes a short way and asks for nothing special."""
-    if scope["path"] not in PATHS or scope["method"] != "POST" or scope.get("query_string"):
+    if METHODS.get(scope["path"]) != scope["method"] or scope.get("query_string"):
         return None
     headers = dict[bytes, bytes](scope["headers"])
     if len(headers) != len(scope["headers"]) or not headers.keys() <= PLAIN:
@@ -105,7 +109,7 @@ def _plain(scope: MutableMapping[str, Any]) -> dict[bytes, bytes] | None:
     kind = headers.get(b"content-type", b"").lower()
     fits = (
         headers.get(b"authorization", b"")[:7].lower() == b"bearer "
-        and kind in (b"application/json", b"application/json; charset=utf-8")
+        and (kind in JSON or (not kind and scope["method"] == "GET"))
         and headers.get(b"accept", b"*/*") in (b"*/*", b"application/json")
         and _is_ours(headers.get(b"host", b"").decode("latin-1"))
     )

@@ -132,15 +132,18 @@ class AgentAssignments(AgentEndpoint):
     def get(self, request: Request) -> Response:
         """Tell the desired state; a lease that is not in it is to be stopped."""
         self.note_seen()
-        knows_hand, on_market = told_to_agent(self.host_id)
-        spoken = (_spoken(each, knows_hand) for each in assignments_for(self.host_id))
-        assignments = tuple(each for each in spoken if each is not None)
-        answer = wire.Assignments(
-            server_time=timezone.now(),
-            assignments=assignments,
-            taking=cast(wire.Taking, on_market) if knows_hand else "all",
-        )
-        return Response(answer.to_json())
+        return Response(assignments_of(self.host_id).to_json())
+
+
+def assignments_of(host_id: HostId) -> wire.Assignments:
+    """Return what a host's agent is told to run."""
+    knows_hand, on_market = told_to_agent(host_id)
+    spoken = (_spoken(each, knows_hand) for each in assignments_for(host_id))
+    return wire.Assignments(
+        server_time=timezone.now(),
+        assignments=tuple(each for each in spoken if each is not None),
+        taking=cast(wire.Taking, on_market) if knows_hand else "all",
+    )
 
 
 def _spoken(wanted: Assignment, knows_hand: bool = False) -> wire.Assignment | None:

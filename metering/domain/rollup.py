@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Span = tuple[int, int]
 """Half open, in milliseconds since the epoch."""
@@ -16,8 +17,7 @@ WATTS_MAX = 100_000
 """No card takes more: a figure beyond that is garbage, and as good as none."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Sampled:
+class Sampled(NamedTuple):
     """One interval of one GPU and lease as the agent sent it, in milliseconds.
 
     occupied_ms, busy_ms, energy_mj: None where it could not be measured. late_ms: how much of its
@@ -102,6 +102,8 @@ def _part(each: Sampled, value: int | None, start_ms: int, end_ms: int) -> int |
     """
     if value is None:
         return None
+    if start_ms == each.start_ms and end_ms == each.end_ms:
+        return value
     length_ms = each.end_ms - each.start_ms
     until = value * (end_ms - each.start_ms) // length_ms
     return until - value * (start_ms - each.start_ms) // length_ms

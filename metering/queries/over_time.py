@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce
 from ledger.access import Actor
 from metering.domain.instants import millis_down
 from metering.models import Interval, MeterRow
+from metering.queries.kept import kept_from_ms
 from metering.queries.usage import meter, usage_windows
 
 EXACT_MAX = 40_000
@@ -55,6 +56,9 @@ def extent(actor: Actor, lease_id: UUID) -> Extent | None:
     row = meter(actor, lease_id)
     rows = _intervals(actor, row)
     newest = list(rows.order_by("-end_ms").values_list("start_ms", "end_ms")[:LENGTHS_ASKED])
+    gpus = sum(len(share["gpu_uuids"]) for share in _shares(actor, row))
+    if (kept_from_ms() or 0) > row.starts_ms:
+        return _of_windows(actor, row, gpus, newest)
     if not newest:
         return None
     first_ms = rows.order_by("end_ms").values_list("start_ms", flat=True)[0]
@@ -66,8 +70,24 @@ def extent(actor: Actor, lease_id: UUID) -> Extent | None:
         if window is not None:
             length = millis_down(window.ends_at) - millis_down(window.starts_at)
             shortest_ms = max(shortest_ms, length)
-    gpus = sum(len(share["gpu_uuids"]) for share in _shares(actor, row))
     return Extent(gpus, shortest_ms, is_exact, first_ms, newest[0][1])
+
+
+def _of_windows(
+    actor: Actor, row: MeterRow, gpus: int, newest: Sequence[tuple[int, int]]
+) -> Extent | None:
+    """Return the extent of a lease whose first samples are dropped: its windows tell of it."""
+    spans = [
+        (millis_down(starts_at), millis_down(ends_at))
+        for starts_at, ends_at in usage_windows(actor, row.lease_id).values_list(
+            "starts_at", "ends_at"
+        )
+    ] + [*newest]
+    if not spans:
+        return None
+    shortest_ms = max(end_ms - start_ms for start_ms, end_ms in spans)
+    first_ms, last_ms = min(start for start, _ in spans), max(end for _, end in spans)
+    return Extent(gpus, shortest_ms, False, first_ms, last_ms)
 
 
 def pieces(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
@@ -22,6 +22,7 @@ from metering.domain.rollup import Rolled, Sampled, roll_up
 from metering.models import (
     AgentContact,
     CorrectionRow,
+    DayRow,
     GapRow,
     HealthEvent,
     HeatRow,
@@ -157,6 +158,16 @@ def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
 def _rolled(row: UsageRow | CorrectionRow) -> Rolled:
     gaps = ((0, row.gap_ms),)
     return Rolled(row.granted_ms, row.occupied_ms, row.busy_ms, gaps, row.energy_mj)
+
+
+def days(
+    actor: Actor, *, since: date | None = None, lease_id: UUID | None = None
+) -> QuerySet[DayRow]:
+    """Return what GPUs did by UTC day, of leases and of hosts of the actor, in order of time."""
+    rows = visible(actor, DayRow).order_by("day", "key")
+    if since is not None:
+        rows = rows.filter(day__gte=since)
+    return rows if lease_id is None else rows.filter(lease_id=lease_id)
 
 
 def heat(actor: Actor, *, since: datetime, until: datetime) -> QuerySet[HeatRow]:

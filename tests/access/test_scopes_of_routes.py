@@ -114,6 +114,7 @@ READS = {
     "secrets": "secrets:read",
     "spend": "billing:read",
     "subscribers": "market:read",
+    "usage": "leases:read",
     "supply": "market:read",
     "tenants": "market:read",
     "tenants/<uuid:tenant_id>/accounts": "billing:read",

@@ -36,6 +36,7 @@ NAMES = (
     "beside",
     "idle",
     "departures",
+    "fleet",
 )
 
 

@@ -100,6 +100,27 @@ def loops(noted: dict[str, int] | None = None) -> Iterator[None]:
             _ended(process)
 
 
+@contextmanager
+def run_loops(
+    names: Sequence[str], noted: dict[str, int], more: Mapping[str, str]
+) -> Iterator[None]:
+    """Run some loops in one process, with some settings; it is noted under `loops`."""
+    command = [sys.executable, "-m", "tests.live.process", str(connection.settings_dict["NAME"])]
+    process = subprocess.Popen(
+        [*command, "run", *names],
+        env={**_product(), **more},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    noted["loops"] = process.pid
+    try:
+        yield
+    finally:
+        process.terminate()
+        _ended(process)
+
+
 def _ended(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(STOP_SECONDS_MAX)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -56,7 +55,7 @@ def test_an_energy_that_no_card_takes_is_as_good_as_none() -> None:
     most = Sampled(0, 1_000, energy_mj=1_000 * WATTS_MAX)
 
     assert roll_up([most], window=(0, 1_000)).energy_mj == 1_000 * WATTS_MAX
-    beyond = replace(most, energy_mj=1_000 * WATTS_MAX + 1)
+    beyond = most._replace(energy_mj=1_000 * WATTS_MAX + 1)
     assert roll_up([beyond], window=(0, 1_000)).energy_mj is None
 
 

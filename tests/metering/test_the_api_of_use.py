@@ -197,8 +197,8 @@ def test_another_tenant_reads_nothing(owner: Caller, agent: HostAgent, since: da
     World(PostgresStore()).follow()
     stranger = admit("eve-works", "owner", "consumer")
 
-    for path in ("usage", "usage/windows", "usage/corrections", "usage/gaps"):
+    for path in ("usage", "usage/windows", "usage/days", "usage/corrections", "usage/gaps"):
         answer = stranger.get(f"/api/v1/leases/{agent.lease_id}/{path}")
         assert (answer.status_code, answer.json()["code"]) == (404, "lease-unknown")
-    for path in ("agents", "heat"):
+    for path in ("agents", "heat", "usage/days"):
         assert stranger.get(f"/api/v1/{path}").json()["data"] == []

@@ -9,6 +9,7 @@ import pytest
 from ledger.access import Actor
 from ledger.eventstore.memory import MemoryStore
 from metering.agent.wire import Interval
+from metering.models import Interval as Stored
 from metering.queries import over_time
 from metering.queries.over_time import Piece, extent, pieces
 from tests.metering.world import (
@@ -91,6 +92,26 @@ def test_of_a_long_lease_closed_windows_are_shown_and_the_rest_as_it_came(
         (each.at, each.granted_ms, each.used_ms) for each in whole
     ]
     assert thinned[0].memory_mib == 1_000
+
+
+def test_a_lease_whose_samples_are_dropped_is_shown_by_its_windows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.report("started", 0)
+    world.send(*ten_minutes(), *(interval(20 + n, 10 + n, 11 + n) for n in range(20)))
+    world.close(minute(90))
+    whole = cut(CONSUMING, 6)
+    monkeypatch.setattr(over_time, "kept_from_ms", lambda: START + MINUTE)
+    Stored.objects.all().delete()
+
+    left = cut(CONSUMING, 6)
+
+    known = extent(CONSUMING, LEASE)
+    assert known is not None and not known.is_exact
+    assert [(each.at, each.granted_ms, each.used_ms) for each in left] == [
+        (each.at, each.granted_ms, each.used_ms) for each in whole
+    ]
+    assert {each.memory_mib for each in left} == {None}
 
 
 def test_an_owner_sees_what_its_own_gpus_did(world: World) -> None:
