@@ -17,7 +17,9 @@ PAUSE_MAX = timedelta(hours=12)
 """After this wait the rest of paused work counts as much as work that is new."""
 CALLED_BEFORE = timedelta(minutes=30)
 """So long before its latest start the rest of paused work cannot wait longer."""
-ROOM_WITHIN = timedelta(minutes=10)
+SOON = timedelta(minutes=10)
+"""Who seeks the soonest start and finds it within so long has nobody paused for a sooner one."""
+ROOM_WITHIN = timedelta(minutes=1)
 """What begins within so long can be had at once, for work that waits to go on."""
 
 

@@ -206,7 +206,7 @@ class Book:
             return None
         if self._may_serve(bid, self.catalogue, now) != ():
             return None
-        return reason_of(bid.least, self.catalogue, self.calendar, now=now)
+        return reason_of(bid.as_tried(now).least, self.catalogue, self.calendar, now=now)
 
     def reason(
         self, bid: OpenBid, *, now: int, calendar: Calendar, left: Catalogue | None = None
@@ -217,12 +217,13 @@ class Book:
         """
         if bid.terms.tenant_id in self.owners:
             return self.explain(bid, now=now, calendar=calendar).filed
-        return reason_of(bid.least, left or self.catalogue, calendar, now=now)
+        return reason_of(bid.as_tried(now).least, left or self.catalogue, calendar, now=now)
 
     def explain(
         self, bid: OpenBid, *, now: int, calendar: Calendar | None = None, priced: bool = True
     ) -> Explanation:
         """Walk the funnel of any bid. priced: whether the price it needs is looked for."""
+        bid = bid.as_tried(now)
         screened = self._screened.get(bid.shape)
         if screened is None:
             if len(self._screened) >= SCREENED_MAX:

@@ -12,14 +12,13 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
 from listings.domain.gpus import names_share
 from marketplace.domain.bids.abilities import needs_of
-from marketplace.domain.bids.pausing import ROOM_WITHIN, is_return, return_due_at
+from marketplace.domain.bids.pausing import ROOM_WITHIN, SOON, is_return, return_due_at
 from marketplace.domain.facts.events import BidAmended, BidPlaced, GpuRequest, KeptOff
 from marketplace.domain.facts.instants import Millis, from_above, from_below, moment, whole_second
 from marketplace.domain.facts.values import TAKES_SHARES, ReclaimTerm
 from marketplace.domain.orderbook.host_reliability import Record, meets
 
 NEVER = 1 << 62
-_ROOM_WITHIN = ROOM_WITHIN // timedelta(milliseconds=1)
 CLASS_RANK = {"reserved": 0, "on-demand": 1, "interruptible": 2}
 
 
@@ -208,10 +207,14 @@ class OpenBid:
         """Tell if it takes what can be had at once, and reserves nothing that somebody holds."""
         return self.returns and not self.due
 
-    def soon(self, now: int) -> OpenBid:
+    def soon(self, now: int, within: timedelta = SOON) -> OpenBid:
         """Return it as it is if it has to begin soon."""
-        starts = max(self.earliest, whole_second(now)) + _ROOM_WITHIN
+        starts = max(self.earliest, whole_second(now)) + within // timedelta(milliseconds=1)
         return replace(self, deadline=min(self.deadline, Millis(starts + self.duration)))
+
+    def as_tried(self, now: int) -> OpenBid:
+        """Return what a place is looked for: of paused work that waits, what begins at once."""
+        return self.soon(now, ROOM_WITHIN) if self.waits_for_room else self
 
     @property
     def due_at(self) -> int:

@@ -97,7 +97,7 @@ def _without_reserving(
 
     Who holds it may leave sooner, and then it can be had at once.
     """
-    at_once = _soonest(bid.soon(now), entries, calendar, now=now, limit=limit)
+    at_once = _soonest(bid.as_tried(now), entries, calendar, now=now, limit=limit)
     if at_once is not None:
         return at_once
     later = _soonest(bid, entries, calendar, now=now, limit=limit)

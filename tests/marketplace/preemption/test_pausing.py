@@ -143,13 +143,34 @@ def test_the_rest_reserves_nothing_that_somebody_holds_until_later(market: Marke
     market.wait(hours=2)
 
     assert rest_of(market, "rest", of="another") is None
+    assert book_of(market).told[BidId(named("bid rest"))] == "taken"
 
-    market.wait(minutes=30)
+    market.wait(minutes=415)
     market.close("firm")
     market.run()
     again = market.grant("rest")
     assert again is not None
     assert again.window.starts_at == market.now
+
+
+def test_a_deadline_that_was_amended_counts_and_so_does_how_long_it_is_extended() -> None:
+    market = Market()
+    market.bid("long", hours=8, at=2, pausable=True, resume=True, work=SAVES,
+               deadline=market.now + 48 * HOUR)  # fmt: skip
+    market.bid("extended", hours=1, at=2, pausable=True, resume=True, work=SAVES,
+               deadline=market.now + 2 * HOUR, auto_extend_until=NOON + 40 * HOUR)  # fmt: skip
+    market.amend("long", at=2, deadline=market.now + 9 * HOUR)
+    market.run()
+    market.offer("a", gpus=2, at=1, notice=NOTICE)
+    market.run()
+    market.extend("extended", NOON + 6 * HOUR)
+    market.run()
+    market.wait(hours=2)
+
+    granted = fresh(market)
+
+    assert granted is not None
+    assert set(paused_at(granted, market)) == {market.lease_id("extended")}
 
 
 def test_the_rest_takes_the_room_of_a_window_that_opens_later() -> None:
