@@ -31,7 +31,7 @@ from marketplace.domain.volumes.volume import VERSIONS_KEPT, Volume, VolumeConfl
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 ID, TENANT = UUID(int=1), TenantId(UUID(int=2))
-ONE, TWO = BidId(UUID(int=11)), BidId(UUID(int=12))
+ONE, TWO, THREE = BidId(UUID(int=11)), BidId(UUID(int=12)), BidId(UUID(int=13))
 
 
 @dataclass
@@ -154,6 +154,31 @@ def test_a_bid_that_continues_another_leaves_it_its_last_version(story: Story) -
     with pytest.raises(volume.VolumeInUse):
         story.keep("b" * 64, base=1, bid=ONE)
     assert story.keep("b" * 64, base=1, bid=TWO) == 2
+
+
+def test_a_bid_to_which_work_was_to_move_in_vain_gives_the_volume_back(story: Story) -> None:
+    story.claim(ONE)
+    story.claim(TWO, continues=ONE)
+    with pytest.raises(volume.VolumeInUse) as told:
+        story.claim(THREE, over=(TWO,))
+    assert told.value.details["bids"] == [str(ONE)], "its work still runs"
+
+    story.told(writing.release(story.kept, bid_id=TWO, now=NOW))
+
+    assert story.volume.writer is not None
+    assert (story.volume.writer.bid_id, story.volume.writer.before) == (ONE, None)
+    assert story.keep("a" * 64, base=0, bid=ONE) == 1
+
+
+def test_what_follows_such_a_bid_awaits_the_work_before_it(story: Story) -> None:
+    story.claim(ONE)
+    story.claim(TWO, continues=ONE)
+
+    story.claim(THREE, continues=TWO, over=(TWO,))
+
+    assert story.keep("a" * 64, base=0, bid=ONE) == 1
+    assert story.volume.writer is not None
+    assert (story.volume.writer.bid_id, story.volume.writer.before) == (THREE, ONE)
 
 
 def test_what_is_not_paid_can_be_read_and_then_expires_and_comes_back_when_it_is_paid(
