@@ -27,7 +27,7 @@ from listings.domain.events import ByDemand, Division, Form, ReclaimStep, Weekly
 from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import Offer, OfferUnknown
 from listings.loops import expire_offers
-from listings.models import HostRow, OfferRow
+from listings.models import HealthBookRow, HealthSpanRow, HostRow, OfferRow
 from listings.policies import POLICIES
 from listings.projections import PROJECTIONS
 from tests.conftest import NOON, SOMEBODY
@@ -84,7 +84,7 @@ def test_rows_equal_their_rebuild_from_the_first_event(market: MemoryStore) -> N
     read(market)
     commands.retire_host(market, host_id=OTHER_HOST, by=EVE, now=NOON)
     read(market)
-    live = {model: as_told(model) for model in (HostRow, OfferRow)}
+    live = {model: as_told(model) for model in (HostRow, OfferRow, HealthBookRow, HealthSpanRow)}
 
     for model in live:
         model._base_manager.all().delete()

@@ -83,12 +83,14 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
             "/docs/operating/", "/docs/settings/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",
             "/rounds", f"/rounds/{granted.round_id}",
+            f"/owner/hosts/{open_world.host_id}/health",
         ],
         open_world.member(CONSUMER, "consumer"): [
             "/bids", f"/bids/{bid.bid_id}", "/leases", f"/leases/{lease.lease_id}",
         ],
         open_world.member(PLATFORM, "operator"): [
-            "/ops", "/lab", "/lab?hours=24&price=limit&lanes=patient&round_seconds=60&fee=5",
+            "/ops", "/ops/health",
+            "/lab", "/lab?hours=24&price=limit&lanes=patient&round_seconds=60&fee=5",
         ],
         Client(): ["/accounts/login/"],
     }  # fmt: skip
