@@ -10,6 +10,7 @@ from tests.simulation import filling, openb, openb_runs, static
 from tests.simulation.market import Market
 from tests.simulation.measures import of_baseline, of_market
 from tests.simulation.philly import share_out
+from tests.simulation.product.runs import compare
 from tests.simulation.traces import Trace, filler, philly, traces_at
 
 ROOT = traces_at()
@@ -68,3 +69,14 @@ def test_four_owners_of_openb_need_fewer_gpus_together() -> None:
 
     assert row["market"]["gpus"] < 0.8 * row["alone"]["gpus"]
     assert openb_runs.equal_service(row["market"], row["alone"])
+
+
+def test_three_real_days_go_through_the_product_as_the_model_says() -> None:
+    """What must hold of leases, meters and money is asserted on the way."""
+    trace = philly(ROOT or Path(), "2017-10-03", "2017-10-06")
+    sized = static.right_sized(philly(ROOT or Path()))
+
+    row = compare(trace, sized, 88, say=lambda _: None)
+
+    assert row["product"]["u_alloc"] == pytest.approx(row["model"]["u_alloc"], abs=0.03)
+    assert row["product"]["late"] <= row["alone"]["late"]

@@ -67,8 +67,8 @@ def test_it_goes_through_bids_leases_meters_and_the_ledger(days: Days) -> None:
 def test_long_work_gives_way_to_fresh_work_and_goes_on(days: Days) -> None:
     resumed = days.outcome.tally.resumed_after
 
-    assert resumed["interrupted"], "no fresh job interrupted anything"
-    assert min(resumed["interrupted"]) >= 0
+    assert resumed["paused"], "nothing was paused for a fresh job"
+    assert min(resumed["paused"]) >= 0
 
 
 def test_the_model_says_nearly_what_the_product_does(days: Days) -> None:

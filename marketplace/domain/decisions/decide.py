@@ -34,8 +34,8 @@ from marketplace.domain.orderbook.triggers import (
     Trigger,
 )
 from marketplace.domain.preemption.fill_resale import BIDS_MAX, sell_on
+from marketplace.domain.preemption.giving_way import pause_or_instead
 from marketplace.domain.preemption.interrupt import preemption_for, written
-from marketplace.domain.preemption.pause import pause_for
 from marketplace.domain.preemption.reclaim_quota import lawful, reclaim_for
 from marketplace.domain.rounds.vetting import Part, vouched
 from marketplace.domain.verification.cuts import faults_of_cuts
@@ -233,11 +233,11 @@ def _interrupting(this: Pass, bid: OpenBid) -> list[MarketEvent]:
 
 
 def _pausing(this: Pass, bid: OpenBid) -> list[MarketEvent]:
-    """Pause work for a bid, where that passes the check that rounds pass."""
+    """Pause work for a bid, or interrupt what goes first, where that passes the rounds' check."""
     book, now, round_id, rules = this.book, this.at, this.round_id, this.rules
     if bid.terms.patience != "immediate":
         return []
-    plan = pause_for(book, bid, now=now)
+    plan = pause_or_instead(book, bid, now=now)
     events = lawful(book, written(book, bid, plan, now=now, round_id=round_id, rules=rules))
     grants = [each for each in events if isinstance(each, LeaseGranted)]
     return [] if next(faults_of_cuts(book, grants), None) else events

@@ -25,8 +25,8 @@ from marketplace.domain.orderbook.calendar import Calendar, Taken
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.placement import Placement
 from marketplace.domain.preemption.fill_resale import Shelf
+from marketplace.domain.preemption.giving_way import pause_or_instead
 from marketplace.domain.preemption.interrupt import Plan, plan_for
-from marketplace.domain.preemption.pause import pause_for
 from marketplace.domain.preemption.reclaim_quota import (
     Reclaim,
     Standing,
@@ -164,8 +164,8 @@ class _Room:
         return self._planned(bid, plan_for)
 
     def paused(self, bid: OpenBid) -> Fill | None:
-        """Return the grant of what work gives up that is paused, at what it paid at least."""
-        return self._planned(bid, pause_for) if self.this.book.leases.pausable else None
+        """Return the grant of what paused work gives up, or what goes first at no higher price."""
+        return self._planned(bid, pause_or_instead) if self.this.book.leases.pausable else None
 
     def _planned(self, bid: OpenBid, planned: Planned) -> Fill | None:
         plans: dict[int, Plan] = {}

@@ -18,7 +18,13 @@ import numpy as np
 from ledger.domain.events import HoldPlaced, HoldReleased, UsageCaptured
 from ledger.domain.ids import HoldId, LeaseId
 from ledger.domain.money import NANOS_PER_UNIT
-from marketplace.domain.facts.close_reasons import INTERRUPTED, REASONS, WINDOW_OVER, WORK_DONE
+from marketplace.domain.facts.close_reasons import (
+    INTERRUPTED,
+    PAUSED,
+    REASONS,
+    WINDOW_OVER,
+    WORK_DONE,
+)
 from marketplace.domain.facts.events import (
     BidExpired,
     BidPlaced,
@@ -37,6 +43,7 @@ from tests.simulation.traces import FILLER, GPUS_PER_NODE, Jobs
 
 WHY = {
     INTERRUPTED: "interrupted",
+    PAUSED: "paused",
     WINDOW_OVER: "window over",
 }
 """How an interruption is named on the page, by the close reason of the lease before it."""

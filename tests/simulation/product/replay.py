@@ -4,12 +4,10 @@ Nothing here decides what a grant is, whom it costs or what it pays. What people
 played:
 
 - an owner's nodes are standing offers, always open, with a notice of two minutes;
-- a job bids for one firm hour at first, for how long it takes nobody knows, and ends when it is
-  done. Where the hour is on GPUs of its own organisation, the lease goes on there; elsewhere the
-  job bids, a quarter of an hour before, for an interruptible lease at a lower limit, which goes on
-  hour by hour while nothing stands in the way;
-- a bid wants to begin within ten minutes, and is placed anew until it is met. Work that stands for
-  half an hour bids for a firm hour again;
+- a job bids for an hour to begin within ten minutes, which goes on hour by hour until it is done,
+  for how long it takes nobody knows. It may be paused once it had its firm hour; until then it may
+  have others paused. What the market places for the rest is the market's doing. A bid that is not
+  met is placed anew;
 - work that can wait (`backlog`) bids the floor, for what is free beyond a headroom, and is
   interruptible from its start;
 - agents start and stop what they are told to, save work in its last two minutes, need two minutes
@@ -20,6 +18,7 @@ Each job is named in its bids' cost centre, so that the events alone tell what b
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid5
@@ -36,6 +35,7 @@ from marketplace.commands import bids, leases
 from marketplace.domain.bids.bid import BidTerms
 from marketplace.domain.facts.events import (
     BidExpired,
+    BidPlaced,
     GpuRequest,
     LeaseClosed,
     LeaseExtended,
@@ -67,16 +67,19 @@ from tests.simulation.product.founding import (
 from tests.simulation.product.work import Job, Running
 from tests.simulation.traces import DAY, FILLER, GPUS_PER_NODE, HOUR, Jobs
 
-CONTINUING, FRESH = 1.5, 6.0
-"""Per GPU-hour: what work pays at most past its first hour, and in it."""
+LIMIT = 1.5
+"""Per GPU-hour: what owners' jobs pay at most."""
 STEP = STEP_MAX.total_seconds()
 OWN_STEP = DAY
 """How far a lease on own GPUs is extended at a time: nobody else waits for them."""
 AHEAD = (ANSWERED + AWAY_MAX).total_seconds()
 PATIENCE = 600.0
 """How much later than at once a bid lets its lease begin."""
-FIRM_AGAIN = 1800.0
-"""How long work past its first hour stands before it bids for a firm hour again."""
+FILLS = 2_400.0
+"""For how long filler bids, and goes on, at a time: so it never has more than an hour to lose."""
+GOES_ON = 27 * DAY
+"""For how long a bid lets its lease be extended."""
+CHECKPOINT_SECONDS = 1800
 SAVING = RESUMING = 120.0
 START_GRACE = timedelta(minutes=10)
 FORGET_EVERY = 6 * HOUR
@@ -115,6 +118,7 @@ class ProductReplay:
     def run(self) -> None:
         """Go through all jobs, to the end of the last."""
         found(self.store, self.nodes)
+        self.clock.listen([BidPlaced], self._placed)
         self.clock.listen([LeaseScheduled], self._scheduled)
         self.clock.listen([LeaseInterrupted], self._interrupted)
         self.clock.listen([LeaseExtended], self._extended)
@@ -128,7 +132,6 @@ class ProductReplay:
         self.clock.run()
 
     def _arrives(self, number: int) -> None:
-        self._jobs[number].stands_since = self.clock.now
         self._ask(number)
 
     def _ask(self, number: int, *, again: bool = False) -> None:
@@ -148,28 +151,19 @@ class ProductReplay:
 
     def _bid(self, number: int, earliest: float | None = None) -> None:
         """Bid for the next hour of a job. earliest: None: at once."""
-        job = self._jobs[number]
-        stands = job.running is None and self.clock.now - job.stands_since >= FIRM_AGAIN
-        self._place(
-            number,
-            self.clock.now if earliest is None else earliest,
-            limit=FRESH if job.done < HOUR or stands else CONTINUING,
-            is_firm=job.done < HOUR or stands,
-        )
+        self._place(number, self.clock.now if earliest is None else earliest, limit=LIMIT)
 
     def _fill(self, number: int) -> bool:
         """Bid for what is free now, for work that can wait; tell if it got it."""
         job = self._jobs[number]
-        self._place(number, self.clock.now, limit=FLOOR, is_firm=False, waits=False)
+        self._place(number, self.clock.now, limit=FLOOR, length=FILLS)
         self.clock.settle()
         job.asked = None
         return job.running is not None
 
-    def _place(
-        self, number: int, earliest: float, *, limit: float, is_firm: bool, waits: bool = True
-    ) -> None:
+    def _place(self, number: int, earliest: float, *, limit: float, length: float = STEP) -> None:
         job, owner = self._jobs[number], int(self.jobs.owner[number])
-        gpus = int(self.jobs.gpus[number])
+        gpus, waits = int(self.jobs.gpus[number]), owner != FILLER
         job.tries += 1
         bid_id = BidId(uuid5(NAMES, f"bid {number} {job.tries}"))
         terms = BidTerms(
@@ -182,15 +176,17 @@ class ProductReplay:
             request=GpuRequest(models=(MODEL,)),
             gpus=gpus,
             placement="same-host" if gpus <= GPUS_PER_NODE else "any-hosts",
-            duration_seconds=int(STEP),
+            duration_seconds=int(length),
             earliest_start=moment(earliest),
-            deadline=moment(earliest + STEP + PATIENCE),
+            deadline=moment(earliest + length + PATIENCE),
             limit=rate(limit),
-            service_class="on-demand" if is_firm else "interruptible",
+            service_class="on-demand" if waits else "interruptible",
             patience="immediate",
-            workload=Workload(kind="training"),
+            workload=Workload(kind="training", checkpoint_seconds=CHECKPOINT_SECONDS),
             cost_centre=f"job-{number}",
             good_till="good-till-deadline" if waits else "immediate-or-cancel",
+            auto_extend_until=moment(earliest + GOES_ON) if waits else None,
+            pausable=waits,
         )
         job.asked = bid_id
         bids.place_bid(self.store, terms=terms, by=BY, now=moment(self.clock.now))
@@ -202,9 +198,15 @@ class ProductReplay:
         number, bid_id = subject
         return None if self._jobs[number].asked == bid_id else SPARED
 
+    def _placed(self, placed: BidPlaced) -> None:
+        """Note what the market placed for the rest of a job."""
+        job = self._jobs[int(placed.cost_centre.removeprefix("job-"))]
+        job.bids.append(placed.bid_id)
+        if placed.continues is not None:
+            job.asked = placed.bid_id
+
     def _expired(self, expired: BidExpired) -> None:
         number = self._number_of(expired.bid_id)
-        self.store_over(f"bid-{expired.bid_id}")
         job = self._jobs[number]
         if job.asked == expired.bid_id:
             job.asked = None
@@ -282,27 +284,25 @@ class ProductReplay:
         return max(lease.works, lease.ends - SAVING)
 
     def _asks(self, lease: Running) -> object:
-        """Ask to go on in place; where that is declined, or the hour was firm, bid anew."""
+        """Ask to go on in place; where that is declined, bid anew."""
         job = self._jobs[lease.job]
         if lease.over or lease.told or self.clock.now < lease.ends - AHEAD:
             return SPARED
-        if lease.is_own or not lease.was_firm:
-            ends = lease.ends
-            longer = ends + (OWN_STEP if lease.is_own else STEP)
-            try:
-                leases.request_extension(
-                    self.store,
-                    lease_id=lease.lease_id,
-                    ends_at=moment(longer),
-                    by=BY,
-                    now=moment(self.clock.now),
-                )
-                self.clock.settle()
-            except Refusal:
-                pass
-            if lease.ends > ends:
-                return None
-        is_filler = self.jobs.owner[lease.job] == FILLER
+        ends, is_filler = lease.ends, self.jobs.owner[lease.job] == FILLER
+        longer = ends + (
+            OWN_STEP if lease.is_own else lease.scheduled.window.length.total_seconds()
+        )
+        with suppress(Refusal):
+            leases.request_extension(
+                self.store,
+                lease_id=lease.lease_id,
+                ends_at=moment(longer),
+                by=BY,
+                now=moment(self.clock.now),
+            )
+            self.clock.settle()
+        if lease.ends > ends or lease.told:
+            return None
         if job.asked is None and job.following is None and not is_filler:
             self._bid(lease.job, lease.ends)
         return None
@@ -330,11 +330,12 @@ class ProductReplay:
         self._meter(lease)
         job.running = None
         job.remaining = 0.0
+        for bid_id in job.bids:
+            self.store_over(f"bid-{bid_id}")
         if self.jobs.owner[lease.job] != FILLER:
             self.open_jobs -= 1
         if job.asked is not None:
             bids.cancel_bid(self.store, bid_id=job.asked, by=BY, now=moment(self.clock.now))
-            self.store_over(f"bid-{job.asked}")
             job.asked = None
         if job.following is not None:
             following, job.following = job.following, None
@@ -356,7 +357,6 @@ class ProductReplay:
         until = self._until(lease)
         if lease.works < until:
             job.remaining -= until - lease.works
-            job.done += until - lease.works
         self._advance(lease)
         for host_id in lease.hosts:
             if lease.works < until:
@@ -372,7 +372,6 @@ class ProductReplay:
             self._stopped(lease, host_id, exit_code=None)
         self._meter(lease)
         job.running, job.following = job.following, None
-        job.stands_since = self.clock.now
         if job.running is None and job.asked is None:
             self._ask(lease.job, again=True)
         return None
@@ -401,7 +400,6 @@ class ProductReplay:
         self.backlog.held -= int(self.jobs.gpus[lease.job])
         self.store_over(f"lease-{closed.lease_id}")
         self.store_over(f"meter-{closed.lease_id}")
-        self.store_over(f"bid-{lease.scheduled.bid_id}")
 
     def _meter(self, lease: Running) -> None:
         """Tell what was used, cut at midnight."""

@@ -26,7 +26,7 @@ from tests.simulation.product.replay import ProductReplay
 from tests.simulation.traces import DAY, FILLER, Jobs, Trace, filler, philly
 
 SINCE = date(2017, 10, 3)
-DAYS = 7
+DAYS, DAYS_WITH_FILLER = 7, 5
 FILLER_SHIFTS = (1.5, 3.0, 4.5)
 """Days by which the span's own small jobs are moved to make filler: three copies."""
 SAY_EVERY = DAY
@@ -35,14 +35,10 @@ Row = dict[str, Any]
 Say = Callable[[str], None]
 
 
-def days() -> int:
-    """Return how many days are replayed."""
-    return int(os.environ.get("REPLAY_DAYS", DAYS))
-
-
-def span(root: Path) -> Trace:
-    """Return the first days of the trace."""
-    return philly(root, SINCE.isoformat(), (SINCE + timedelta(days=days())).isoformat())
+def span(root: Path, days: int) -> Trace:
+    """Return the first days of the trace: so many, where nobody says another number."""
+    days = int(os.environ.get("REPLAY_DAYS", days))
+    return philly(root, SINCE.isoformat(), (SINCE + timedelta(days=days)).isoformat())
 
 
 def in_seconds(jobs: Jobs) -> Jobs:
@@ -52,12 +48,12 @@ def in_seconds(jobs: Jobs) -> Jobs:
 
 def run(root: Path) -> Row:
     """Replay the span without filler, on the fleets that the whole trace is sized for."""
-    return compare(span(root), static.right_sized(philly(root)), HEADLINE_NODES)
+    return compare(span(root, DAYS), static.right_sized(philly(root)), HEADLINE_NODES)
 
 
 def run_with_filler(root: Path) -> Row:
     """Replay the span with three copies of work that can wait."""
-    trace = span(root)
+    trace = span(root, DAYS_WITH_FILLER)
     sized = static.right_sized(philly(root))
     more = filler(trace, FILLER_SHIFTS)
     demand = more.gpu_hours / (HEADLINE_NODES * 8 * trace.horizon / 3600)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledger.domain.ids import BidId, HostId, LeaseId
 from marketplace.domain.facts.events import LeaseScheduled
@@ -30,20 +30,16 @@ class Running:
     def is_own(self) -> bool:
         return not self.scheduled.price.nanos_per_gpu_hour
 
-    @property
-    def was_firm(self) -> bool:
-        return self.scheduled.service_class != "interruptible"
-
 
 @dataclass(slots=True)
 class Job:
     """What is still to be done of a job, in seconds, and what was asked for it."""
 
     remaining: float
-    done: float = 0.0
     begun: bool = False
-    stands_since: float = 0.0
     asked: BidId | None = None
     running: Running | None = None
     following: Running | None = None
     tries: int = 0
+    bids: list[BidId] = field(default_factory=list)
+    """All that were placed for it: what follows one looks at those before it."""
