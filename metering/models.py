@@ -136,6 +136,8 @@ class AgentContact(models.Model):
     last_seen_at = models.DateTimeField()
     heard_since = models.DateTimeField(null=True)
     """Since when it has been heard without a long pause; null: since before this was noted."""
+    measures = models.JSONField(default=dict, db_default={})
+    """By GPU how it says that busy time is measured, and whether energy is: {busy_by, energy}."""
 
     def __str__(self) -> str:
         return f"{self.hostname} {self.last_seen_at}"

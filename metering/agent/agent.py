@@ -421,13 +421,12 @@ class Agent:
                 boot_id=self.state.boot_id,
                 hostname=self._config.hostname,
                 gpus=gpus,
+                measures=self._inventory.measures,
                 sandbox=sandbox.level,
                 enforces=tuple(Enforced(what=what, by=by) for what, by in sandbox.enforces),
                 abilities=abilities_of(self._runtime, self._config.abilities),
                 taking=self.switch.word.taking,
             )
-
-    # --- going on --------------------------------------------------------------------------------
 
     def _pause_ms(self) -> int:
         with self._lock:

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from .cutting import Cut
 from .diagnosing.diagnostics import Diagnostics
 from .gpus.port import GpuFault, Gpus
 from .instances import Instances
 from .runtimes.port import Runtime, Wiping
-from .sampler import WATCH_MS, Cut, Finding
+from .sampler import WATCH_MS, Finding
 from .shares import card_of, cards_of, slice_of
 from .state import LeaseState
 from .strangers import FILLED_MIB

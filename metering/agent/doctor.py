@@ -14,6 +14,7 @@ from .checks import Check as Check
 from .gpus.nvml import pids_are_the_hosts
 from .gpus.port import GpuFault, Gpus
 from .hand.shown import HANDS, last_account
+from .measured import HOW, measured
 from .reconcile import epoch_ms
 from .runtimes.limits import LIMITS, Limits
 from .runtimes.mps.owners import OwnersDaemon
@@ -76,10 +77,11 @@ def _gpus(make_gpus: Callable[[], Gpus]) -> Iterator[Check]:
         except GpuFault as fault:
             yield Check(gpu.uuid, False, f"{about}: {fault.detail}", "see the kernel log for XID")
             continue
-        busy = "busy time is measured"
-        if reading.utilisation is None:
-            busy = "busy time cannot be measured here (MIG) and is reported as unknown"
-        yield Check(gpu.uuid, True, f"{about}; {len(reading.residents)} processes; {busy}")
+        how = "; ".join(
+            HOW.get(each.busy_by, each.busy_by) + ("; its energy is counted" if each.energy else "")
+            for each in measured(gpus, [gpu.uuid])
+        )
+        yield Check(gpu.uuid, True, f"{about}; {len(reading.residents)} processes; {how}")
     yield from _mig(gpus)
     gpus.close()
 

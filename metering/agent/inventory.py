@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from .backoff import Backoff
 from .gpus.port import GpuFault, Gpus
 from .instances import Instances
-from .wire import Gpu
+from .measured import measured
+from .wire import Gpu, Measured
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class Inventory:
         self._looked_ms: int | None = None
         self._trouble = ""
         self.gpus: tuple[Gpu, ...] = ()
+        self.measures: tuple[Measured, ...] = ()
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ class Inventory:
             log.warning("the GPUs can be listed again")
         self._trouble = ""
         self._looked_ms = now_ms
-        self.gpus = found
+        self.gpus, self.measures = found, measured(self._gpus, [each.uuid for each in found])
         return found
 
     def look_again(self) -> None:

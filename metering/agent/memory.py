@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from uuid import uuid4, uuid5
 
 from . import over_share
+from .cutting import Cut
 from .reconcile import Terms
-from .sampler import Cut, Finding
+from .sampler import Finding
 from .spool import Record, Spool, SpoolFull
 from .state import AgentState, iso
 from .wire import ReportKind, Unread

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from .backoff import Backoff
-from .gpus.port import GpuFault, Reading, Utilisation
+from .gpus.port import GpuFault, Life, Reading, Utilisation
 from .over_share import Over, follow
 from .runtimes.used import NOT_KNOWN, Used
+from .sharing import US_PERCENT_PER_MS, within
 from .wear import Worn
 
 FUTURE_US_MAX = 2_000_000
@@ -17,6 +18,9 @@ FUTURE_US_MAX = 2_000_000
 PERIOD_US_MAX = 1_000_000
 PERIOD_US_MIN = 50_000
 REMEMBERED_US = 60_000_000
+SPARE_BUSY_MS_MAX = 2_000
+"""Busy time that does not fit its interval waits for the next one, up to this much."""
+SPARE_US_PERCENT_MAX = SPARE_BUSY_MS_MAX * US_PERCENT_PER_MS
 
 
 @dataclass(slots=True)
@@ -27,6 +31,10 @@ class Meter:
     used: by the lease's work, as of `cut_ms`.
     by_mps: it is a share by MPS, whose processes the driver may count together with the others'.
     share_mib: the memory of a share; None: it is no share. over: it holds more than that.
+    pending_us_percent: busy time that the driver counted, up to what the card has room for; then it
+    is in `busy_us_percent`, and in `weight_us_percent` until the card's energy is divided.
+    energy_mj: of that. over_ms: when the work ended. pids: its processes, and when each was seen
+    last: a sample may come after its process, and an id that another has by now is not its own.
     """
 
     cut_ms: int
@@ -43,12 +51,21 @@ class Meter:
     share_mib: int | None = None
     over: Over | None = None
     used: Used = NOT_KNOWN
-    pids: set[int] = field(default_factory=set)
+    pending_us_percent: int = 0
+    weight_us_percent: int = 0
+    energy_mj: int = 0
+    energy_known: bool = True
+    over_ms: int | None = None
+    pids: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Watch:
-    """What is remembered of one GPU between looks. filled: who fills it beside its leases."""
+    """What is remembered of one GPU between looks. filled: who fills it beside its leases.
+
+    kernels_us, lives: as the last look had them. sampled: busy time by process, in microseconds
+    times percent; settled: up to when it is told by the accounts, so that no sample counts again.
+    """
 
     looked_us: int = 0
     ahead_us: int | None = None
@@ -61,6 +78,12 @@ class Watch:
     strays: set[int] = field(default_factory=set)
     filled: str = ""
     worn: Worn = field(default_factory=Worn)
+    kernels_us: int | None = None
+    lives: frozenset[Life] | None = None
+    sampled: dict[int, int] = field(default_factory=dict)
+    settled: dict[int, int] = field(default_factory=dict)
+    settled_ms: int | None = None
+    others_us_percent: int = 0
 
     def length_us(self, sample: Utilisation, *, paused_us: int) -> int:
         """Return for how long a driver's sample stands, and remember it.
@@ -77,6 +100,7 @@ class Watch:
         self.untils[sample.pid] = sample.until_us
         oldest_us = sample.until_us - REMEMBERED_US
         self.untils = {pid: us for pid, us in self.untils.items() if us >= oldest_us}
+        self.sampled = {pid: us for pid, us in self.sampled.items() if pid in self.untils}
         self.period_us = max(PERIOD_US_MIN, min(self.period_us, gap_us))
         follows = gap_us <= paused_us + self.period_us * 5 // 4
         return gap_us if follows else self.period_us
@@ -115,11 +139,12 @@ def weigh(
     counts.
     """
     if samples is None:
-        for meter in meters.values():
-            meter.busy_known = False
+        watch.looked_us = wall_us
         return
     looked_us, watch.looked_us = watch.looked_us or wall_us, wall_us
     for sample in samples:
+        if sample.until_us <= watch.settled.get(sample.pid, 0):
+            continue
         if sample.percent > 100 or sample.until_us > wall_us + FUTURE_US_MAX:
             continue
         length_us = watch.length_us(sample, paused_us=wall_us - looked_us)
@@ -132,7 +157,30 @@ def weigh(
             until_us = sample.until_us
             if ends is not None and mine is ends[0]:
                 until_us = min(until_us, ends[1])
-            mine.busy_us_percent += max(0, until_us - since_us) * sample.percent
+            added = max(0, until_us - since_us) * sample.percent
+            mine.pending_us_percent += added
+            watch.sampled[sample.pid] = watch.sampled.get(sample.pid, 0) + added
+        else:
+            watch.others_us_percent += length_us * sample.percent
+
+
+def settle(watch: Watch, meters: Collection[Meter], until_ms: int, *, from_ms: int) -> None:
+    """Let count what the card has room for: leases that share it are never busier than it can be.
+
+    from_ms: since when it has leases, where it was never settled. What does not fit waits, up to
+    SPARE_US_PERCENT_MAX; a lease that is alone is held within its own intervals.
+    """
+    since_ms = from_ms if watch.settled_ms is None else watch.settled_ms
+    room = max(0, until_ms - since_ms) * US_PERCENT_PER_MS
+    watch.settled_ms = max(since_ms, until_ms)
+    pending = [each.pending_us_percent for each in meters]
+    counted = pending
+    if len(pending) > 1:  # in whole milliseconds, so that no two roundings come to one more
+        counted = [each - each % US_PERCENT_PER_MS for each in within(pending, room)]
+    for meter, part in zip(meters, counted, strict=True):
+        meter.busy_us_percent += part
+        meter.weight_us_percent += part
+        meter.pending_us_percent = min(meter.pending_us_percent - part, SPARE_US_PERCENT_MAX)
 
 
 def account(meter: Meter, now_ms: int) -> None:
@@ -158,7 +206,10 @@ def see(
 ) -> None:
     """Take in what a look saw of a lease's processes: that they are there, and their memory."""
     mine = [each for each in reading.residents if owners[each.pid] == lease_id]
-    meter.pids |= {each.pid for each in mine}
+    others = {each.pid for each in reading.residents} - {each.pid for each in mine}
+    kept_ms = now_ms - REMEMBERED_US // 1000
+    meter.pids = {p: ms for p, ms in meter.pids.items() if p not in others and ms >= kept_ms}
+    meter.pids |= {each.pid: now_ms for each in mine}
     # Without seeing the host's process ids, not finding the lease's process proves nothing.
     seen = reading.pids_are_ours and (reading.clients_listed or not meter.by_mps)
     present = True if mine else (False if seen else None)

@@ -12,39 +12,35 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 from uuid import UUID
 
 from . import over_share
 from .clock import Clock
+from .cutting import Cut, Key, cut_of
+from .energy import Energies
 from .gpus.port import GpuFault, Gpus, Reading
-from .meters import FUTURE_US_MAX, Meter, Watch, account, heed_step, see, weigh
+from .meters import (
+    FUTURE_US_MAX,
+    SPARE_US_PERCENT_MAX,
+    Meter,
+    Watch,
+    account,
+    heed_step,
+    see,
+    settle,
+    weigh,
+)
 from .readiness import Readiness
 from .runtimes.port import Accounted, Runtime
-from .runtimes.used import NOT_KNOWN, Used
+from .runtimes.used import NOT_KNOWN
 from .shares import DAEMONS, card_of, cards_of, is_mps, share_of
+from .sharing import US_PERCENT_PER_MS
 from .strangers import filling, strangers_of
+from .unsampled import weigh_rest
 from .wire import HealthKind
 
 WATCH_MS = 30_000
 """How often a GPU without a lease is looked at, to notice that it is lost."""
-SPARE_BUSY_MS_MAX = 2_000
-"""Busy time that does not fit its interval waits for the next one, up to this much."""
-US_PERCENT_PER_MS = 100_000
-
-Key = tuple[UUID, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """One interval that is ready to be kept; `fields` are those of the wire's Interval but seq.
-
-    used: by the lease's work up to its end.
-    """
-
-    key: Key
-    fields: dict[str, Any]
-    used: Used = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +82,7 @@ class Sampler:
         self._driver_fault: GpuFault | None = None
         self._unsaid: list[Finding] = []
         self._readiness = Readiness(runtime)
+        self._energies = Energies(gpus, device_of=device_of)
 
     def open(self, lease_id: UUID, ends: Mapping[str, int], *, ends_ms: int, fresh: bool) -> None:
         """Begin to measure a lease.
@@ -93,7 +90,10 @@ class Sampler:
         ends: per GPU the moment from which it is measured. fresh: the work has just been started,
         so nothing of it is on the GPU yet; otherwise what happened since is unknown.
         """
-        wall_us = self._clock.wall_us()
+        wall_us, devices = self._clock.wall_us(), dict.fromkeys(map(self._device_of, ends))
+        self._settle(devices, self._clock.now_ms(), read=True)
+        if fresh:
+            self._begin(devices)
         for uuid, start_ms in ends.items():
             share = share_of(uuid)
             self._meters[lease_id, uuid] = Meter(
@@ -106,7 +106,20 @@ class Sampler:
                 busy_known=fresh,
                 by_mps=is_mps(uuid),
                 share_mib=None if share is None else share.memory_mib,
+                energy_known=fresh and self._energies.counts(uuid),
             )
+
+    def _begin(self, devices: Iterable[str]) -> None:
+        """Note from where on what is counted on devices is that of their first lease."""
+        leased = self._by_card()
+        for device in devices:
+            watch = self._watches.setdefault(device, Watch())
+            if watch.fault is None and device not in leased:
+                try:
+                    reading = self._gpus.read(device, since_us=self._clock.wall_us())
+                except GpuFault:
+                    continue  # the next look finds it and says so
+                watch.kernels_us, watch.lives = reading.kernels_us, frozenset(reading.ended)
 
     def limit(self, lease_id: UUID, *, ends_ms: int) -> None:
         """Set the moment beyond which nothing is granted."""
@@ -139,6 +152,7 @@ class Sampler:
             if quiet and watch.looked_ms is not None and now_ms - watch.looked_ms < WATCH_MS:
                 continue
             findings += self._look_at(uuid, watch, leased.get(uuid, {}), now_ms, frozen)
+        self._count_energy(leased, now_ms)
         return findings
 
     def cuts(self, now_ms: int, *, all_due: bool, frozen: Collection[UUID]) -> list[Cut]:
@@ -151,8 +165,9 @@ class Sampler:
             and min(meter.seen_ms, meter.ends_ms) > meter.cut_ms
         ]
         used = self._runtime.used() if due else {}
+        self._settle(dict.fromkeys(self._device_of(key[1]) for key, _ in due), now_ms)
         return [
-            _cut(
+            cut_of(
                 key,
                 meter,
                 min(meter.seen_ms, now_ms, meter.ends_ms),
@@ -164,17 +179,20 @@ class Sampler:
     def closing(self, lease_id: UUID, end_ms: int | None) -> list[Cut]:
         """Return a lease's last intervals; end_ms None: where the last kept ones ended."""
         last = []
-        for key, meter in self._meters.items():
-            if key[0] != lease_id or end_ms is None:
-                continue
+        mine = {} if end_ms is None else {k: m for k, m in self._meters.items() if k[0] == lease_id}
+        for meter in mine.values():
+            meter.over_ms = end_ms
+        for key, meter in mine.items():
+            assert end_ms is not None
             account(meter, end_ms)
             card = self._device_of(key[1])
             watch = self._watches.setdefault(card, Watch())
             if watch.fault is None and meter.busy_known:
                 self._last_busy(card, watch, meter, end_ms)
             stop_ms = min(end_ms, meter.ends_ms)
+            self._settle([card], max(end_ms, self._clock.now_ms()), read=True)
             if stop_ms > meter.cut_ms:
-                last.append(_cut(key, meter, stop_ms))
+                last.append(cut_of(key, meter, stop_ms))
         return last
 
     def over_share(self, lease_id: UUID) -> str:
@@ -202,7 +220,7 @@ class Sampler:
             busy_ms = cut.fields["busy_ms"]
             if busy_ms is not None:
                 left = meter.busy_us_percent - busy_ms * US_PERCENT_PER_MS
-                meter.busy_us_percent = min(left, SPARE_BUSY_MS_MAX * US_PERCENT_PER_MS)
+                meter.busy_us_percent = min(left, SPARE_US_PERCENT_MAX)
             else:
                 meter.busy_us_percent = 0
             meter.cut_ms = cut.fields["end_ms"]
@@ -210,13 +228,22 @@ class Sampler:
             known = meter.present is not None
             meter.occupied_ms = 0 if known else None
             meter.busy_known = known
+            energy_mj = cut.fields["energy_mj"]
+            meter.energy_mj = 0 if energy_mj is None else meter.energy_mj - energy_mj
+            meter.energy_known = self._energies.counts(cut.key[1])
             meter.memory_mib = None
             meter.turned = False
 
     def close(self, lease_id: UUID) -> None:
         """Stop measuring a lease."""
+        leased = self._by_card()
         for key in [key for key in self._meters if key[0] == lease_id]:
             del self._meters[key]
+            for other in leased.get(self._device_of(key[1]), {}).values():
+                other.pending_us_percent = 0  # the card had no room for it while they shared it
+        self._energies.keep(uuid for _, uuid in self._meters)
+        for device in self._watches.keys() - self._by_card().keys():
+            self._watches[device].settled_ms = None
 
     def _by_card(self) -> dict[str, dict[UUID, Meter]]:
         """Return the meters of each card: several leases may have a share of one."""
@@ -228,6 +255,32 @@ class Sampler:
     def drop(self, device: str) -> None:
         """Forget a device that was removed."""
         self._watches.pop(device, None)
+        self._energies.drop(device)
+
+    def _settle(self, devices: Iterable[str], now_ms: int, *, read: bool = False) -> None:
+        """Divide among the leases of these devices what was measured of each up to now."""
+        if read:
+            self._count_energy(devices, now_ms)
+        leased = self._by_card()
+        devices = self._energies.together(devices, leased)
+        for device in devices:
+            meters, watch = leased.get(device, {}), self._watches.setdefault(device, Watch())
+            if meters:
+                since_ms = min(meter.cut_ms for meter in meters.values())
+                settle(watch, meters.values(), now_ms, from_ms=since_ms)
+                self._energies.add_others(device, watch.others_us_percent)
+            watch.others_us_percent = 0
+        for device in devices:
+            self._energies.divide(device, self._meters)
+
+    def _count_energy(self, devices: Iterable[str], now_ms: int) -> None:
+        """Read the counters of what answered the last look."""
+        for device in devices:
+            watch = self._watches.get(device)
+            if watch is not None and watch.fault is not None:
+                self._energies.lose(device, self._meters)
+        answering = [each for each in devices if each not in self.faulty()]
+        self._energies.read(answering, self._meters, now_ms)
 
     def _look_at(
         self,
@@ -253,6 +306,7 @@ class Sampler:
                 see(meter, lease_id, reading, owners, now_ms=now_ms)
         shared = self._servers(meters, owners)
         weigh(watch, meters, reading.utilisation, wall_us, shared=shared)
+        weigh_rest(watch, meters, reading, owners)
         findings += self._worn(uuid, watch, now_ms)
         return findings + self._strays(uuid, watch, reading, owners, meters)
 
@@ -275,6 +329,7 @@ class Sampler:
             meter.present = meter.over = None
             meter.pids.clear()
         watch.untils.clear()
+        watch.kernels_us = watch.lives = None
         new, watch.fault = watch.fault is None, fault
         if fault.uuid is None:
             new, self._driver_fault = self._driver_fault is None, fault
@@ -306,6 +361,7 @@ class Sampler:
         shared = self._servers(meters, owners)
         ends = (ending, end_us)
         weigh(watch, meters, reading.utilisation, wall_us, shared=shared, ends=ends)
+        weigh_rest(watch, meters, reading, owners)
 
     def _servers(
         self, meters: Mapping[UUID, Meter], owners: Mapping[int, UUID | None]
@@ -374,27 +430,3 @@ class Sampler:
                     self._unsaid.append(Finding(card, "card-filled", filled))
                 watch.filled = filled
         return "; ".join(found)
-
-
-def _cut(key: Key, meter: Meter, end_ms: int, used: Used = NOT_KNOWN) -> Cut:
-    spent = used.since(meter.used)
-    granted_ms = end_ms - meter.cut_ms
-    busy_ms = min(meter.busy_us_percent // US_PERCENT_PER_MS, granted_ms)
-    occupied_ms = meter.occupied_ms
-    return Cut(
-        key=key,
-        fields={
-            "lease_id": str(key[0]),
-            "gpu_uuid": key[1],
-            "start_ms": meter.cut_ms,
-            "end_ms": end_ms,
-            "granted_ms": granted_ms,
-            "occupied_ms": None if occupied_ms is None else min(occupied_ms, granted_ms),
-            "busy_ms": busy_ms if meter.busy_known else None,
-            "memory_used_mib": meter.memory_mib,
-            "cpu_ms": spent.cpu_ms,
-            "io_bytes": spent.io_bytes,
-            "net_bytes": spent.net_bytes,
-        },
-        used=used,
-    )

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from .strict import Between, Length, Message, WireError, dump, parse
 from .wire_of_health import HealthKind
-from .wire_of_hosts import Enforced
+from .wire_of_hosts import Enforced, Measured
 from .wire_of_tokens import TOKENS_FINAL
 from .wire_of_work import (
     BATCH_MAX,
@@ -96,6 +96,7 @@ __all__ = [
     "LogPiece",
     "LogPieceTaken",
     "LogsTaken",
+    "Measured",
     "OutputsAsked",
     "OutputsFailed",
     "OutputsKept",
@@ -203,6 +204,7 @@ class Registration(Message):
         newer.
     separates_tenants: what agents of before said in place of `sandbox`.
     taking: what the owner lets be done, by the switch at the host.
+    measures: how it is measured what each GPU does; nothing of a GPU: not said.
     """
 
     agent_version: Name
@@ -214,6 +216,7 @@ class Registration(Message):
     enforces: Annotated[tuple[Enforced, ...], Length(0, 32)] = ()
     abilities: Annotated[tuple[Word, ...], Length(0, 32)] = ()
     taking: Taking = "all"
+    measures: Annotated[tuple[Measured, ...], Length(0, 256)] = ()
 
     def __post_init__(self) -> None:
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):

@@ -16,3 +16,15 @@ class Enforced(Message):
 
     what: Word
     by: Annotated[str, Length(0, 200)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured(Message):
+    """How it is measured what a GPU does. busy_by: as the agent's `BusyBy`; empty: it is not.
+
+    energy: its card counts what it takes.
+    """
+
+    gpu_uuid: Annotated[str, Length(1, 200)]
+    busy_by: Annotated[str, Length(0, 40)]
+    energy: bool

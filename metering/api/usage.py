@@ -113,6 +113,17 @@ class HeatShape(serializers.Serializer[Any]):
     gap_ms = serializers.IntegerField()
 
 
+class MeasuredShape(serializers.Serializer[Any]):
+    """How a GPU is measured, as its agent says it.
+
+    busy_by: `processes`, `processes and accounts`, `instance`, or empty: it is not. energy: its
+    card counts what it takes.
+    """
+
+    busy_by = serializers.CharField(allow_blank=True)
+    energy = serializers.BooleanField()
+
+
 class AgentShape(serializers.Serializer[Any]):
     """An agent, by when the server last heard it."""
 
@@ -124,6 +135,7 @@ class AgentShape(serializers.Serializer[Any]):
     silent_seconds = serializers.IntegerField()
     standing = serializers.CharField()
     gpus = serializers.DictField(child=serializers.CharField())
+    measures = serializers.DictField(child=MeasuredShape())
 
 
 class LeaseUsage(Endpoint):

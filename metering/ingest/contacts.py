@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
@@ -45,11 +46,13 @@ ON CONFLICT (host_id) DO UPDATE
 _REGISTERED = (
     """
 INSERT INTO metering_agentcontact AS known
-    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at, heard_since)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at, heard_since,
+    measures)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (host_id) DO UPDATE SET tenant_id = EXCLUDED.tenant_id,
     agent_version = EXCLUDED.agent_version, hostname = EXCLUDED.hostname,
     boot_id = EXCLUDED.boot_id, registered_at = EXCLUDED.registered_at,
+    measures = EXCLUDED.measures,
     last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at),
     heard_since = """
     + _HEARD_SINCE
@@ -106,9 +109,14 @@ def register_agent(
         now=now,
     )
     said = (registration.agent_version, registration.hostname, registration.boot_id)
+    measures = {
+        each.gpu_uuid: {"busy_by": each.busy_by, "energy": each.energy}
+        for each in registration.measures
+    }
     with connection.cursor() as cursor:
         cursor.execute(
-            _REGISTERED, (host_id, tenant_id, *said, now, now, now, PAUSE.total_seconds())
+            _REGISTERED,
+            (host_id, tenant_id, *said, now, now, now, json.dumps(measures), PAUSE.total_seconds()),
         )
     return position
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
@@ -70,7 +71,8 @@ class AgentSeen:
     """An agent as its owner sees it; silent_seconds: since the server last heard it.
 
     standing: `returning` is heard again and has not proved it for long enough yet. gpus: those that
-    are not healthy are leased to nobody for now.
+    are not healthy are leased to nobody for now. measures: by GPU, how its agent says that busy
+    time is measured (`busy_by`) and whether energy is (`energy`); empty of agents of before.
     """
 
     host_id: UUID
@@ -81,6 +83,7 @@ class AgentSeen:
     silent_seconds: int
     standing: Standing
     gpus: dict[str, GpuCondition]
+    measures: dict[str, dict[str, Any]]
 
 
 def usage_windows(actor: Actor, lease_id: UUID) -> QuerySet[UsageRow]:
@@ -208,9 +211,16 @@ def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]
                 silent_seconds=max(0, int((now - contact.last_seen_at).total_seconds())),
                 standing="returning" if is_withheld and standing == "healthy" else standing,
                 gpus={} if host is None else _conditions(listings.gpus_of_row(host), host.unfit),
+                measures=contact.measures,
             )
         )
     return found
+
+
+def measures_of(actor: Actor, host_id: UUID) -> dict[str, dict[str, Any]]:
+    """Return by GPU of a host how its agent says that it is measured, as `AgentSeen` has it."""
+    contact = visible(actor, AgentContact).filter(host_id=host_id).first()
+    return {} if contact is None else contact.measures
 
 
 def said_of_gpus(actor: Actor, host_id: UUID) -> QuerySet[HealthEvent]:

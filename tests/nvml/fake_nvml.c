@@ -10,6 +10,9 @@
  *          remap=1: a row waits for a reset; remap=2: no spare row is left; retire=1: a page waits
  *          lanes=16 generation=5 replays=0: its link to the host
  *          ecc=3 ecc_ever=9: uncorrected errors; slowed=0x40: bits of clock event reasons
+ *          idle_w=60 busy_w=400 since=US mj=5000: it counts energy: mj, and from then on its watts, busy_w
+ *          of them by how busy its processes keep it; an MIG instance by its slices
+ *          gpm=1: it measures MIG instances; acct=1 acct_size=4: accounting mode is on
  *   mig    gpu=0 i=0 gi=7 ci=0 uuid=MIG-a slices=3 mem=42949672960
  *          start=4 profile=2                      the owner made it there (index of a profile below)
  *   proc   gpu=0 pid=123 mem=1073741824 sm=80 start=US end=US gi=7 ci=0      end=0: still there
@@ -40,7 +43,8 @@ enum { GPUS = 16, SLOTS = 8, PROCS = 256, EXTRAS = 64, SECOND_US = 1000000, IDS 
 typedef unsigned long long u64;
 
 typedef struct { int used, gi, ci, slices, start, profile; char uuid[96]; u64 mem; } instance_t;
-typedef struct { int used, mig, nvlink, remap, retire, lanes, generation, replays; char uuid[96], name[96]; u64 mem, ecc, ecc_ever, slowed;
+typedef struct { int used, mig, nvlink, remap, retire, lanes, generation, replays, gpm, acct, acct_size;
+                 char uuid[96], name[96]; u64 mem, ecc, ecc_ever, slowed, idle_w, busy_w, since, mj;
                  instance_t slot[SLOTS]; } gpu_t;
 typedef struct { int gpu, gi, ci, mps; unsigned pid, sm; u64 mem, start, end; } proc_t;
 typedef struct { int gpu; unsigned pid, sm; u64 until; } sample_t;
@@ -117,6 +121,13 @@ static void take_gpu(const char *line)
     gpu->ecc = number(line, "ecc", 0);
     gpu->ecc_ever = number(line, "ecc_ever", 0);
     gpu->slowed = number(line, "slowed", 0);
+    gpu->gpm = small(line, "gpm", 0);
+    gpu->acct = small(line, "acct", 0);
+    gpu->acct_size = small(line, "acct_size", 4000);
+    gpu->idle_w = number(line, "idle_w", 0);
+    gpu->busy_w = number(line, "busy_w", 0);
+    gpu->since = number(line, "since", 0);
+    gpu->mj = number(line, "mj", 0);
     gpu->mem = number(line, "mem", 85899345920ULL);
     text(line, "uuid", gpu->uuid, sizeof gpu->uuid, "GPU-0");
     text(line, "name", gpu->name, sizeof gpu->name, "NVIDIA_H100_80GB_HBM3");
@@ -797,6 +808,186 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
     }
     *count = found;
     LEAVE(NVML_SUCCESS);
+}
+
+/* --- energy, GPM, accounting ------------------------------------------------------------------- */
+
+/* How long a process was busy up to t, in microseconds of the whole of its device. */
+static u64 busy_us(const proc_t *p, u64 t)
+{
+    u64 end = p->end && p->end < t ? p->end : t;
+    return p->start < end ? (end - p->start) * p->sm / 100 : 0;
+}
+
+static int slices_of(const gpu_t *gpu, int gi)
+{
+    for (int s = 0; s < SLOTS; s++)
+        if (gpu->slot[s].used && gpu->slot[s].gi == gi) return gpu->slot[s].slices;
+    return 7;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, u64 *energy)
+{
+    ENTER_DEVICE(device);
+    if (!gpu->since || h->slot >= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    u64 now = now_us(), watt_us = (now - gpu->since) * gpu->idle_w;
+    for (int i = 0; i < proc_count; i++) {
+        if (procs[i].gpu != h->gpu) continue;
+        u64 busy = (busy_us(&procs[i], now) - busy_us(&procs[i], gpu->since)) * gpu->busy_w;
+        watt_us += gpu->mig > 0 ? busy * slices_of(gpu, procs[i].gi) / 7 : busy;
+    }
+    *energy = gpu->mj + watt_us / 1000;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                      nvmlProcessInfo_t *infos)
+{
+    ENTER_DEVICE(device);
+    (void)infos;
+    *count = 0;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* What gpustat asks for as well, and takes for not supported. */
+nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
+{
+    ENTER_DEVICE(device);
+    *percent = *period_us = 0;
+    LEAVE(NVML_ERROR_NOT_SUPPORTED);
+}
+
+nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
+{
+    ENTER_DEVICE(device);
+    *percent = *period_us = 0;
+    LEAVE(NVML_ERROR_NOT_SUPPORTED);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *milliwatts)
+{
+    ENTER_DEVICE(device);
+    if (!gpu->since || h->slot >= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    u64 percent = 0;
+    for (int i = 0; i < proc_count; i++) if (is_on(&procs[i], h, now_us())) percent += procs[i].sm;
+    *milliwatts = 1000 * gpu->idle_w + 10 * gpu->busy_w * percent;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* Of the card as a whole, as nvidia-smi shows it; not with MIG on. */
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates)
+{
+    ENTER_DEVICE(device);
+    if (gpu->mig > 0 || h->slot >= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    unsigned percent = 0;
+    for (int i = 0; i < proc_count; i++) if (is_on(&procs[i], h, now_us())) percent += procs[i].sm;
+    *rates = (nvmlUtilization_t){ .gpu = percent > 100 ? 100 : percent };
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
+{
+    ENTER_DEVICE(device);
+    *index = h->slot < 0 ? h->gpu : h->slot;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device, nvmlDevice_t *card)
+{
+    ENTER_DEVICE(device);
+    if (h->slot < 0) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    *card = (nvmlDevice_t)&cards[h->gpu];
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support)
+{
+    ENTER_DEVICE(device);
+    support->isSupportedDevice = gpu->gpm;
+    LEAVE(NVML_SUCCESS);
+}
+
+typedef struct { u64 at, busy; } gpm_t;
+
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *sample)
+{
+    *sample = calloc(1, sizeof(gpm_t));
+    return *sample ? NVML_SUCCESS : NVML_ERROR_MEMORY;
+}
+
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample)
+{
+    free(sample);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned gi, nvmlGpmSample_t sample)
+{
+    ENTER_DEVICE(device);
+    if (!gpu->gpm) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    gpm_t *taken = (gpm_t *)sample;
+    *taken = (gpm_t){ .at = now_us() };
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i].gpu == h->gpu && procs[i].gi == (int)gi) taken->busy += busy_us(&procs[i], taken->at);
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get)
+{
+    ENTER(-1);
+    if (get->version != NVML_GPM_METRICS_GET_VERSION) LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    gpm_t *before = (gpm_t *)get->sample1, *after = (gpm_t *)get->sample2;
+    if (after->at <= before->at) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    for (unsigned i = 0; i < get->numMetrics; i++) {
+        int known = get->metrics[i].metricId == NVML_GPM_METRIC_GRAPHICS_UTIL;
+        get->metrics[i].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+        get->metrics[i].value = 100.0 * (after->busy - before->busy) / (after->at - before->at);
+    }
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t *mode)
+{
+    ENTER_DEVICE(device);
+    *mode = gpu->acct && gpu->mig <= 0 ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned *size)
+{
+    ENTER_DEVICE(device);
+    *size = gpu->acct_size;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* The latest processes that were on the card, as many as the circular buffer holds. */
+nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned *count, unsigned *pids)
+{
+    ENTER_DEVICE(device);
+    unsigned all = 0, given = 0;
+    for (int i = 0; i < proc_count; i++)
+        all += procs[i].gpu == h->gpu && procs[i].start <= now_us();
+    for (int i = 0; i < proc_count; i++) {
+        if (procs[i].gpu != h->gpu || procs[i].start > now_us()) continue;
+        if (all-- > (unsigned)gpu->acct_size) continue;
+        if (given < *count) pids[given++] = procs[i].pid;
+    }
+    *count = given;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, nvmlAccountingStats_t *stats)
+{
+    ENTER_DEVICE(device);
+    for (int i = proc_count - 1; i >= 0; i--) {        /* of a pid that was used again the last one */
+        proc_t *p = &procs[i];
+        if (p->gpu != h->gpu || p->pid != pid || p->start > now_us()) continue;
+        int runs = !p->end || p->end > now_us();
+        *stats = (nvmlAccountingStats_t){ .gpuUtilization = p->sm, .maxMemoryUsage = p->mem,
+            .startTime = p->start, .isRunning = runs, .time = runs ? 0 : (p->end - p->start) / 1000 };
+        LEAVE(NVML_SUCCESS);
+    }
+    LEAVE(NVML_ERROR_NOT_FOUND);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */

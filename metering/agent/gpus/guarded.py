@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..wire import Gpu
-from .port import CardMode, GpuFault, Gpus, Instance, Link, Reading, Wear, Xid
+from .port import BusyBy, CardMode, Energy, GpuFault, Gpus, Instance, Link, Reading, Wear, Xid
 
 ANSWER_SECONDS_MAX = 5.0
 
@@ -37,6 +37,14 @@ class GuardedGpus:
 
     def memory_used(self, uuid: str) -> int:
         return int(self._ask(lambda: self._inner.memory_used(uuid), uuid))
+
+    def busy_by(self, uuid: str) -> BusyBy:
+        said: BusyBy = self._ask(lambda: self._inner.busy_by(uuid), uuid)
+        return said
+
+    def energy(self, uuid: str) -> Energy | None:
+        said: Energy | None = self._ask(lambda: self._inner.energy(uuid), uuid)
+        return said
 
     def wear(self, uuid: str) -> Wear:
         worn: Wear = self._ask(lambda: self._inner.wear(uuid), uuid)

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..wire import Gpu
 from . import nvml_mig
+from .nvml_accounting import Accounting
+from .nvml_energy import energy_of
+from .nvml_gpm import Gpm
 from .nvml_link import link_of
 from .nvml_wear import wear_of
 from .port import (
+    BusyBy,
     CardMode,
+    Energy,
     FaultKind,
     GpuFault,
     Instance,
@@ -30,6 +37,7 @@ from .port import (
     Xid,
 )
 
+MIG = "MIG-"
 XIDS_PER_CALL_MAX = 64
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """The inode that Linux gives the pid namespace of the host itself (PROC_PID_INIT_INO)."""
@@ -48,10 +56,15 @@ class NvmlGpus:
 
     pids_are_ours: see Reading; by default found out from this process's pid namespace.
     may_divide: whether this process may make MIG instances; by default if it is root's.
+    ticking: microseconds between which the load of an instance is measured.
     """
 
     def __init__(
-        self, *, pids_are_ours: bool | None = None, may_divide: bool | None = None
+        self,
+        *,
+        pids_are_ours: bool | None = None,
+        may_divide: bool | None = None,
+        ticking: Callable[[], int] = lambda: time.monotonic_ns() // 1_000,
     ) -> None:
         # Imported here, so that --help and --simulate work on a host without the package.
         import pynvml
@@ -61,6 +74,7 @@ class NvmlGpus:
         self._may_divide = os.geteuid() == 0 if may_divide is None else may_divide
         self._handles: dict[str, Any] = {}
         self._unmeasured: set[str] = set()
+        self._gpm, self._accounting = Gpm(pynvml, ticking=ticking), Accounting(pynvml)
         self._events: Any = None
         self._started = False
         self._lock = threading.RLock()
@@ -95,6 +109,9 @@ class NvmlGpus:
                 processes = {p.pid: p for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
                 clients = self._clients(handle)
                 utilisation = self._utilisation(handle, uuid, since_us)
+                alone = utilisation is None and uuid.startswith(MIG)
+                kernels_us = self._gpm.busy_us(handle, uuid) if alone else None
+                ended = self._accounting.ended(handle, uuid) if utilisation is not None else ()
             except nvml.NVMLError as error:
                 if error.value == nvml.NVML_ERROR_NO_PERMISSION:
                     # Of a card in MIG mode only root is told what runs on it.
@@ -108,11 +125,30 @@ class NvmlGpus:
             utilisation=utilisation,
             pids_are_ours=self._pids_are_ours,
             clients_listed=clients is not None,
+            kernels_us=kernels_us,
+            ended=ended,
         )
 
     def memory_used(self, uuid: str) -> int:
         used: int = self._on_card(uuid, lambda nvml, card: nvml.nvmlDeviceGetMemoryInfo(card).used)
         return used >> 20
+
+    def busy_by(self, uuid: str) -> BusyBy:
+        found: BusyBy = self._on_card(uuid, self._busy_by, uuid)
+        return found
+
+    def _busy_by(self, nvml: Any, device: Any, uuid: str) -> BusyBy:
+        if self._utilisation(device, uuid, time.time_ns() // 1_000) is not None:
+            accounts = self._accounting.is_on(device, uuid)
+            return "processes and accounts" if accounts else "processes"
+        try:
+            return "instance" if uuid.startswith(MIG) and self._gpm.measures(device) else ""
+        except nvml.NVMLError:
+            return ""
+
+    def energy(self, uuid: str) -> Energy | None:
+        found: Energy | None = self._on_card(uuid, energy_of, uuid)
+        return found
 
     def wear(self, uuid: str) -> Wear:
         found: Wear = self._on_card(uuid, wear_of)
@@ -165,6 +201,7 @@ class NvmlGpus:
 
     def remove_instance(self, instance: Instance) -> None:
         self._handles.pop(instance.uuid or "", None)
+        self._gpm.forget(instance.uuid or "")
         self._on_card(instance.card_uuid, nvml_mig.remove, instance)
 
     def _on_card(self, card_uuid: str, do: Any, *arguments: Any) -> Any:
@@ -174,7 +211,8 @@ class NvmlGpus:
                 self._start()
                 return do(nvml, nvml.nvmlDeviceGetHandleByUUID(card_uuid), *arguments)
             except nvml.NVMLError as error:
-                if error.value == nvml.NVML_ERROR_NO_PERMISSION:
+                of_mig = getattr(do, "__module__", "") == nvml_mig.__name__
+                if error.value == nvml.NVML_ERROR_NO_PERMISSION and of_mig:
                     raise InstanceRefused(nvml_mig.NOT_ROOT) from error
                 raise self._fault(error, card_uuid) from error
 
@@ -188,6 +226,7 @@ class NvmlGpus:
         self._nvml.nvmlInit()
         self._started = True
         self._watch_xids()
+        self._gpm.resume()
 
     def _stop(self) -> None:
         if not self._started:
@@ -195,6 +234,8 @@ class NvmlGpus:
         self._started = False
         self._handles.clear()
         self._unmeasured.clear()
+        self._gpm.pause()
+        self._accounting.ask_again()
         events, self._events = self._events, None
         for release, arguments in (
             (self._nvml.nvmlEventSetFree, [events] if events is not None else None),
@@ -255,6 +296,9 @@ class NvmlGpus:
             nvml.NVML_ERROR_GPU_IS_LOST,
         ):
             self._stop()
+        if kind == "gpu-lost":
+            with suppress(nvml.NVMLError):
+                self._start()  # at once, so that what is counted of other cards goes on
         return GpuFault(kind, str(error), uuid)
 
     def _card(self, index: int) -> tuple[Any, str] | None:

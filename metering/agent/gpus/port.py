@@ -9,6 +9,9 @@ from typing import Literal, Protocol
 from ..wire import Gpu
 
 FaultKind = Literal["gpu-lost", "driver-mismatch"]
+BusyBy = Literal["processes", "processes and accounts", "instance", ""]
+"""How it is measured how busy a device is: by the driver's samples of each process, with the
+accounts of those that ended; of a MIG instance as a whole; not at all."""
 MigMode = Literal["none", "off", "on"]
 """Of a card: it knows no MIG, MIG mode is off, or on."""
 
@@ -43,12 +46,28 @@ class Utilisation:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """A process that ended, as the driver accounted it. start_us: its start on the wall clock.
+
+    percent: of its life in which its kernels ran. length_ms 0: it still runs.
+    """
+
+    pid: int
+    start_us: int
+    length_ms: int
+    percent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One look at one GPU.
 
     utilisation: None where the driver cannot measure it (MIG), which is not "idle"; empty: idle.
     pids_are_ours: False when the process ids may be of another pid namespace, so that an absent
         process proves nothing.
+    kernels_us: for how long anybody's kernels ran on the device, counted up from any moment; told
+        where it cannot be said by process; None: not told.
+    ended: processes that ended last, where the driver accounts them.
     clients_listed: False when the driver cannot tell which processes use the GPU through MPS.
     """
 
@@ -56,6 +75,21 @@ class Reading:
     utilisation: tuple[Utilisation, ...] | None
     pids_are_ours: bool = True
     clients_listed: bool = True
+    kernels_us: int | None = None
+    ended: tuple[Life, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """What a card has taken since its driver was loaded, in millijoules.
+
+    slices, of: how much of the card's compute the device is; 1 of 1: it is the card.
+    """
+
+    card_uuid: str
+    millijoules: int
+    slices: int = 1
+    of: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +181,17 @@ class Gpus(Protocol):
         """Return the memory in use on a card, in MiB, whoever has it; the driver's own counts.
 
         Raises: GpuFault.
+        """
+        ...
+
+    def busy_by(self, uuid: str) -> BusyBy:
+        """Return how it is measured how busy a device is. Raises: GpuFault."""
+        ...
+
+    def energy(self, uuid: str) -> Energy | None:
+        """Return the counter of the card that a device is, or is a part of.
+
+        None: the card has none. Raises: GpuFault.
         """
         ...
 

@@ -19,7 +19,9 @@ from uuid import UUID
 from ..clock import Clock
 from ..wire import Gpu
 from .port import (
+    BusyBy,
     CardMode,
+    Energy,
     FaultKind,
     GpuFault,
     Instance,
@@ -30,7 +32,7 @@ from .port import (
     Wear,
     Xid,
 )
-from .simulated_mig import NAMES, SimulatedMig, profiles_of
+from .simulated_mig import COMPUTE, NAMES, SimulatedMig, profiles_of
 
 GPUS_MAX = 256
 FAULTS = "simulated-faults.json"
@@ -42,23 +44,24 @@ Holders = Callable[[], Mapping[str, Sequence[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The figures of a model's public data sheet that a bid can ask for."""
+    """The figures of a model's public data sheet that a bid can ask for. watts: at most."""
 
     name: str
     memory_mib: int
     compute_capability: str
     nvlink: bool
+    watts: int
 
 
 MODELS = {
-    "H200": Model("NVIDIA H200", 143_771, "9.0", True),
-    "H100": Model("NVIDIA H100 80GB HBM3", 81_559, "9.0", True),
-    "A100": Model("NVIDIA A100-SXM4-80GB", 81_920, "8.0", True),
-    "L40S": Model("NVIDIA L40S", 46_068, "8.9", False),
-    "L4": Model("NVIDIA L4", 23_034, "8.9", False),
-    "A10": Model("NVIDIA A10", 23_028, "8.6", False),
-    "RTX4090": Model("NVIDIA GeForce RTX 4090", 24_564, "8.9", False),
-    "V100": Model("NVIDIA Tesla V100-SXM2-32GB", 32_768, "7.0", True),
+    "H200": Model("NVIDIA H200", 143_771, "9.0", True, 700),
+    "H100": Model("NVIDIA H100 80GB HBM3", 81_559, "9.0", True, 700),
+    "A100": Model("NVIDIA A100-SXM4-80GB", 81_920, "8.0", True, 400),
+    "L40S": Model("NVIDIA L40S", 46_068, "8.9", False, 350),
+    "L4": Model("NVIDIA L4", 23_034, "8.9", False, 72),
+    "A10": Model("NVIDIA A10", 23_028, "8.6", False, 150),
+    "RTX4090": Model("NVIDIA GeForce RTX 4090", 24_564, "8.9", False, 450),
+    "V100": Model("NVIDIA Tesla V100-SXM2-32GB", 32_768, "7.0", True, 300),
 }
 
 
@@ -113,6 +116,7 @@ class SimulatedGpus:
         )
         self._told_in = kept_in and kept_in / FAULTS
         self._told: dict[str, int] = {}
+        self._taken: dict[str, tuple[int, int]] = {}
         self._faults: dict[str | None, GpuFault] = {}
         self._xids: deque[Xid] = deque()
         self._lock = threading.Lock()
@@ -180,6 +184,25 @@ class SimulatedGpus:
     def memory_used(self, uuid: str) -> int:
         reading = self.read(uuid, since_us=self._clock.wall_us())
         return sum(each.memory_mib or 0 for each in reading.residents)
+
+    def busy_by(self, uuid: str) -> BusyBy:
+        return "processes" if self._mig.device(uuid) is None else ""
+
+    def energy(self, uuid: str) -> Energy | None:
+        """Return a counter that begins with this object: an idle card takes a tenth of its most."""
+        instance = self._mig.device(uuid)
+        card = uuid if instance is None else instance.card_uuid
+        self._check(card)
+        now_us, holders = self._clock.wall_us(), self._holders()
+        on = {card, *(each.uuid for each in self._mig.instances(card))}
+        in_use = any(pids for device, pids in holders.items() if device in on)
+        load = self.percent(card, now_us // 1_000_000) if in_use else 0
+        watts = MODELS[self._models[card]].watts * (10 + load * 9 // 10)
+        since_us, counted = self._taken.get(card, (now_us, 0))
+        counted += max(0, now_us - since_us) * watts
+        self._taken[card] = now_us, counted
+        slices = 1 if instance is None else int(instance.profile.partition("g")[0])
+        return Energy(card, counted // 100_000, slices, 1 if instance is None else COMPUTE)
 
     def wear(self, uuid: str) -> Wear:
         self.read(uuid, since_us=self._clock.wall_us())

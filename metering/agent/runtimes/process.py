@@ -24,7 +24,7 @@ from .apart import Apart
 from .beside import Beside
 from .confinement import Confinement
 from .device_lists import devices_of, limit
-from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
+from .family import Stat, descendants, kill_all, signal_all, stat_of
 from .images import Containers
 from .inside import Entered, Tops
 from .judging import KEEPER_KILLED, judged, unbegun
@@ -34,6 +34,7 @@ from .limits import LIMITS, Limits
 from .mps.owners import OwnersDaemon
 from .mps.port import Mps
 from .noted import end_noted, noted_in
+from .owning import Owners
 from .port import Coming, NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, read
 from .source_first import MARK
@@ -99,7 +100,7 @@ class ProcessRuntime(Apart, Entered, Leaves):
         self._preparing: Beside[int] = Beside("preparing")
         self._leaving: dict[UUID, Left] = {}
         self._leavings, self._wiped = Leavings(self._ended), dict[UUID, int]()
-        self._uses = Uses()
+        self._uses, self._owners = Uses(), Owners()
         self._taken_up = False
         self._kept_tops: Tops | None = None
 
@@ -260,7 +261,10 @@ class ProcessRuntime(Apart, Entered, Leaves):
 
     def lease_of(self, pid: int) -> UUID | None:
         tops, sessions = self._tops()
-        return whose(pid, {**tops, **self._doors}, sessions)
+        roots = {lease_id: self._roots[lease_id] for lease_id in tops.values()}
+        alone = {uid: each for each, uid in self._uids.items()} if self._are_alone() else {}
+        tops = {**tops, **self._doors}
+        return self._owners.owner(pid, roots=roots, tops=tops, sessions=sessions, accounts=alone)
 
     def used(self) -> Mapping[UUID, Used]:
         tops, sessions = self._tops()

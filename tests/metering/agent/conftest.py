@@ -76,7 +76,9 @@ class Rig:
         if self.script is None:
             gpus = SimulatedGpus(["H100"] * 2, clock=self.clock, holders=self.runtime.holders)
         else:
-            gpus = NvmlGpus(pids_are_ours=self.pids_are_ours, may_divide=True)
+            gpus = NvmlGpus(
+                pids_are_ours=self.pids_are_ours, may_divide=True, ticking=self.clock.wall_us
+            )
         self.gpus = gpus
         return Agent(
             AgentConfig(state_dir=self.state_dir, hostname="h1"),

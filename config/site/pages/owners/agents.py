@@ -27,7 +27,7 @@ from listings import queries
 from listings.commands.enrolling import make_enrolment_code
 from listings.domain import enrolments
 from listings.models import HostRow
-from metering.queries.usage import said_of_gpus
+from metering.queries.usage import measures_of, said_of_gpus
 
 TOKENS_SHOWN_MAX = 50
 EVENTS_SHOWN_MAX = 20
@@ -83,6 +83,7 @@ def of_host(request: HttpRequest, host_id: UUID) -> HttpResponse:
         "code": code,
         "tokens": _tokens(actor, host),
         "events": said_of_gpus(actor, host.host_id)[:EVENTS_SHOWN_MAX],
+        "measures": sorted(measures_of(actor, host.host_id).items()),
         "base_url": site_address(request),
     }
     return page(request, "pages/host_agent.html", context, refusal=refusal)
