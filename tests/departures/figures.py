@@ -47,9 +47,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A run as it was measured. wrong: what did not hold once all was over in its markets."""
+    """A run as it was measured.
+
+    markets, leases, wrong: those that were looked at once all was over, and what did not hold;
+    audited: of how many departures that was.
+    """
 
     rows: tuple[Row, ...] = ()
+    audited: int = 0
     markets: int = 0
     leases: int = 0
     wrong: tuple[str, ...] = ()
@@ -64,6 +69,7 @@ def summed_up(records: Records) -> dict[str, Measured]:
         if rows := tuple(_row(each) for each in records.departures(name)):
             found[name] = Measured(
                 rows=rows,
+                audited=sum(each.departures for each in of_run),
                 markets=len(of_run),
                 leases=sum(each.leases for each in of_run),
                 wrong=tuple(said for each in of_run for said in each.wrong),
@@ -110,6 +116,7 @@ def keep(found: dict[str, Measured]) -> None:
         if name in runs:
             of_run = runs[name]
             told[name] = {
+                "audited": of_run.audited,
                 "markets": of_run.markets,
                 "leases": of_run.leases,
                 "wrong": list(of_run.wrong),
@@ -128,6 +135,7 @@ def kept() -> dict[str, Measured]:
     return {
         name: Measured(
             rows=tuple(Row(**dict(zip(columns, row, strict=True))) for row in of_run["rows"]),
+            audited=of_run["audited"],
             markets=of_run["markets"],
             leases=of_run["leases"],
             wrong=tuple(of_run["wrong"]),

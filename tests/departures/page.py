@@ -14,6 +14,8 @@ from tests.simulation.tables import table
 
 DOCS = Path(__file__).parents[2] / "config" / "docs"
 TEXT = Path(__file__).parent / "departures.md.txt"
+NOTE = Path(__file__).parent / "note.txt"
+"""What whoever measured says of the machine and of the day: to be written anew with the figures."""
 PAGE = "measured-departures"
 NAMES: dict[Kind, str] = {
     "notice": "reclaim, 8 s of notice",
@@ -39,7 +41,9 @@ def text_of(figures: Mapping[str, Measured]) -> str:
     filled = TEXT.read_text()
     parts = {
         **_claims(main),
+        "note": NOTE.read_text().rstrip(),
         "by_kind": _by_kind(main.rows),
+        "load_bills": _load_bills(figures),
         "lost_by_kind": _lost_by_kind(main.rows),
         "by_load": _by_load(figures),
         "shipped": _shipped(figures.get(SHIPPED)),
@@ -107,17 +111,17 @@ def _audited(main: Measured) -> str:
     """Say what was found once all was over, and of how many departures not all could be."""
     if not main.markets:
         return "What is left open once all is over is looked at when the run is done."
-    over = (
-        f"the market of {main.leases} leases"
-        if main.markets == 1
-        else (f"{main.markets} markets of {main.leases} leases, one after the other,")
-    )
+    over = f"the market of {main.leases} leases"
+    if main.markets > 1:
+        over = f"{main.markets} markets of {main.leases} leases, one after the other,"
+    some = "" if main.audited == len(main.rows) else f" ({main.audited} of the departures)"
     held = (
-        f"Once all was over in {over}, no lease or bid was open, nothing was held, no GPU had been "
-        "leased twice at once, the ledger summed to zero, and `manage.py doctor` was content."
+        f"Once all was over in {over}{some} no lease or bid was open, nothing was held, no GPU had "
+        "been leased twice at once, each bill was still right, the ledger summed to zero, and "
+        "`manage.py doctor` was content."
     )
     if main.wrong:
-        held = f"Once all was over in {over}, this was wrong: {'; '.join(main.wrong)}."
+        held = f"Once all was over in {over}{some} this was wrong: {'; '.join(main.wrong)}."
     trouble = sum(row.trouble for row in main.rows)
     if trouble:
         held += f" Of {trouble} departures the bill was not whole within five minutes."
@@ -177,6 +181,19 @@ def _by_load(figures: Mapping[str, Measured]) -> str:
         f"| within {SOON_SECONDS} s | elsewhere, p50"
     )
     return table(head, lines)
+
+
+def _load_bills(figures: Mapping[str, Measured]) -> str:
+    """Say what was billed wrongly at the loads, all of them together."""
+    rows = [
+        row for load in LOADS if of_load(load) in figures for row in figures[of_load(load)].rows
+    ]
+    twice, unbilled = sum(row.twice_ms for row in rows), sum(row.unbilled_ms for row in rows)
+    wrong = sum(bool(row.twice_ms or row.unbilled_ms) for row in rows)
+    return (
+        f"Of these {len(rows)} departures {wrong} were billed wrongly: {twice} ms too much, "
+        f"{unbilled} ms not at all."
+    )
 
 
 def share_of_room(rows: Sequence[Row]) -> float:
