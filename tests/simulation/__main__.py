@@ -6,44 +6,52 @@ the page is made from the figures kept in the repository.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import os
 import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tests.simulation import chronus, engine_runs, openb, openb_runs, page, philly
+import django
+
+from tests.simulation import chronus, openb, openb_runs, page, philly
 from tests.simulation.traces import philly as philly_trace
 from tests.simulation.traces import traces_at
 
 FIGURES = Path(__file__).parent / "figures.json"
 OTHERS: dict[str, Callable[[Path], Any]] = {
     "openb": lambda root: openb_runs.run(openb.read(root)),
-    "engine": engine_runs.run,
+    "product": lambda root: _product().run(root),
+    "product-filler": lambda root: _product().run_with_filler(root),
     "chronus": chronus.compare,
 }
 LEAF = re.compile(r"\[[^][{}]*\]")
 """A list of numbers: kept on one line."""
 NAMES = (*OTHERS, *philly.RUNS)
 """The longest first."""
+MAY_WAIT = {"product-filler"}
+"""What takes so long that the page is made without it."""
 
 
 def main(names: Sequence[str]) -> None:
-    """Run what is named, or everything, each in a process; then keep all and write the page."""
-    root, found = traces_at(), dict[str, Any]()
+    """Run what is named, or everything, each in a process; keep what is done, write the page."""
+    root = traces_at()
     if root is not None:
         with ProcessPoolExecutor() as pool:
             running = [pool.submit(replayed, root, name) for name in names or NAMES]
             for done in as_completed(running):
-                name, found[name], seconds = done.result()
+                name, found, seconds = done.result()
+                keep({name: found})
                 print(f"{name}: {seconds:.0f} s", flush=True)
-        keep(found)
     figures = kept()
-    missing = set(NAMES) - set(figures)
+    missing = set(NAMES) - set(figures) - MAY_WAIT
     if missing:
         print(f"the page waits for {', '.join(sorted(missing))}")
     else:
@@ -56,6 +64,13 @@ def replayed(root: Path, name: str) -> tuple[str, Any, float]:
     other = OTHERS.get(name)
     found = philly.RUNS[name](philly_trace(root)) if other is None else other(root)
     return name, found, time.monotonic() - began
+
+
+def _product() -> ModuleType:
+    """Return the replays through the product, which need its settings."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    return importlib.import_module("tests.simulation.product.runs")
 
 
 def kept() -> dict[str, Any]:

@@ -53,28 +53,34 @@ def smallest(rows: Sequence[Row], baseline: Row) -> Row:
     return found
 
 
-def _of_the_engine(figures: Row) -> dict[str, str]:
-    model, engine = figures["model"], figures["engine"]
+def _of_the_product(figures: Row) -> dict[str, str]:
+    alone, model, product = figures["alone"], figures["model"], figures["product"]
     return {
-        "engine_jobs": f"{figures['jobs']:,}",
-        "engine_hours": f"{figures['gpu_hours'] / 1000:,.0f} thousand",
-        "engine_days": f"{figures['days']:.0f}",
-        "engine_facts": f"{figures['facts']:,}",
-        "engine_bids": f"{figures['bids']:,}",
-        "engine_decisions": f"{figures['decisions']:,}",
-        "engine_util": share(engine["u_alloc"]),
-        "engine_alone_util": share(figures["alone"]["u_alloc"]),
-        "engine_nodes": str(engine["nodes"]),
-        "engine_alone_nodes": str(figures["alone"]["nodes"]),
-        "engine_p95": f"{engine['wait_p95']:.1f}",
-        "engine_stood_p95": f"{engine['stood_p95']:.1f}",
-        "engine_alone_p95": f"{figures['alone']['wait_p95']:.1f}",
-        "engine_stand": str(engine["owners_stand"]),
-        "engine_wait": str(engine["owners_wait"]),
-        "model_stand": str(model["owners_stand"]),
-        "engine_lost": f"{engine['lost_hours']:,.0f}",
+        "product_jobs": f"{figures['jobs']:,}",
+        "product_hours": f"{figures['gpu_hours'] / 1000:,.0f} thousand",
+        "product_days": f"{figures['days']:.0f}",
+        "product_events": f"{figures['events']:,}",
+        "product_minutes": f"{figures['minutes']:.0f}",
+        "product_bids": f"{figures['counted']['bids']:,}",
+        "product_leases": f"{figures['counted']['leases']:,}",
+        "product_own": share(figures["counted"]["own leases"] / figures["counted"]["leases"]),
+        "product_charged": f"{figures['charged'] / 1000:,.0f} thousand",
+        "product_util": share(product["u_alloc"]),
+        "product_useful": share(product["useful"]),
+        "product_nodes": str(product["nodes"]),
+        "product_alone_nodes": str(alone["nodes"]),
+        "product_alone_util": share(alone["u_alloc"]),
+        "product_p95": f"{product['wait_p95']:.1f}",
+        "product_alone_p95": f"{alone['wait_p95']:.1f}",
+        "product_gang_max": f"{product['gang_max']:.0f}",
+        "product_alone_gang_max": f"{alone['gang_max'] / 60:.0f}",
+        "product_saving": share(1 - product["cost"] / alone["cost"]),
+        "product_lost": f"{product['lost_hours']:,.0f}",
         "model_lost": f"{model['lost_hours']:,.0f}",
-        "engine_saving": share(1 - engine["cost"] / figures["alone"]["cost"]),
+        "product_wait": str(product["owners_wait"]),
+        "product_stand": str(product["owners_stand"]),
+        "model_stand": str(model["owners_stand"]),
+        "product_harm": f"{product['harm']:+.1f}",
     }
 
 
@@ -133,7 +139,7 @@ def _claims(figures: dict[str, Any]) -> dict[str, str]:
         "harm": f"{market['harm']:+.1f}",
         "filler_harm": f"{full['harm']:+.1f}",
         **openb_page.claims(figures["openb"]),
-        **_of_the_engine(figures["engine"]),
+        **_of_the_product(figures["product"]),
         "market_interactive": share(market["interactive"]),
         "base_interactive": share(base["interactive"]),
     }
@@ -169,17 +175,7 @@ def _tables(figures: dict[str, Any]) -> dict[str, str]:
                 for row in figures["burst-curve"]["rows"]
             ),
         ),
-        "engine": table(
-            SERVICE,
-            (
-                _service(name, figures["engine"][key])
-                for key, name in (
-                    ("alone", "every owner alone"),
-                    ("model", "market, the model"),
-                    ("engine", "**market, the product's engine**"),
-                )
-            ),
-        ),
+        "product": _product_table(figures["product"], figures.get("product-filler")),
         "filler": _filler_table(figures["filler"]["rows"]),
         "departures": _departures_table(figures["departures"]["rows"]),
         "each": _owners_table(head),
@@ -189,9 +185,26 @@ def _tables(figures: dict[str, Any]) -> dict[str, str]:
             {
                 "market": head["market"],
                 "with three copies of filler": figures["filler"]["rows"][-1],
-                "the engine, one week": figures["engine"]["engine"],
+                "the product": figures["product"]["product"],
             }
         ),
+    }
+
+
+def _product_table(plain: Row, filled: Row | None) -> str:
+    """Return the product's rows. filled: with filler; None: not replayed yet."""
+    named = _side_by_side("", plain)
+    if filled is not None:
+        named |= _side_by_side("with filler, ", filled)
+    return table(SERVICE, (_service(name, row) for name, row in named.items()))
+
+
+def _side_by_side(kind: str, figures: Row) -> dict[str, Row]:
+    span = f"{figures['days']:.0f} days"
+    return {
+        f"every owner alone, {span}": figures["alone"],
+        f"{kind or 'market, '}the model, {span}": figures["model"],
+        f"**{kind or 'market, '}the product, {span}**": figures["product"],
     }
 
 

@@ -60,12 +60,14 @@ def test_the_claims_of_the_page_are_kept() -> None:
     assert full["gang_max"] <= base["gang_max"]
 
 
-def test_the_claims_about_the_engine_and_openb_are_kept() -> None:
-    engine, alone = FACTS["engine"]["engine"], FACTS["engine"]["alone"]
+def test_the_claims_about_the_product_and_openb_are_kept() -> None:
+    product, alone = FACTS["product"]["product"], FACTS["product"]["alone"]
     for kind in ("wait", "stood"):
-        assert page.equal_service(engine, alone, kind)
-    assert engine["u_alloc"] >= 0.6
-    assert engine["u_alloc"] == pytest.approx(FACTS["engine"]["model"]["u_alloc"], abs=0.03)
+        assert page.equal_service(product, alone, kind)
+    assert product["u_alloc"] >= 0.6
+    assert product["cost"] <= 0.43 * alone["cost"]
+    assert product["gang_max"] <= alone["gang_max"]
+    assert product["u_alloc"] == pytest.approx(FACTS["product"]["model"]["u_alloc"], abs=0.03)
     for row in FACTS["openb"]["rows"]:
         assert openb_runs.equal_service(row["market"], row["alone"])
         assert row["market"]["gpus"] < row["alone"]["gpus"]
