@@ -35,6 +35,7 @@ LOAD_BYTES = 512 * 1024 * 1024
 MEMSETS_PER_ROUND = 64
 TICK_MS = 500
 GPUS_MAX = 2
+WATTS_MIN, WATTS_MAX = 3, 2_000
 
 
 def agent_module(name: str) -> Any:
@@ -184,7 +185,7 @@ def compare(told: Told, lease_id: UUID, state_dir: Path) -> dict[str, Any]:
         name: None
         if any(getattr(each, name) is None for each in intervals)
         else sum(getattr(each, name) for each in intervals)
-        for name in ("granted_ms", "occupied_ms", "busy_ms")
+        for name in ("granted_ms", "occupied_ms", "busy_ms", "energy_mj")
     }
     length_ms = intervals[-1].end_ms - intervals[0].start_ms if intervals else 0
     occupied_ms = round((own["off_gpu"] - own["on_gpu"][1]) * 1000)
@@ -204,6 +205,9 @@ def compare(told: Told, lease_id: UUID, state_dir: Path) -> dict[str, Any]:
         "busy within 15 % and two seconds": within(
             figures["busy_ms"], busy_ms, busy_ms * 0.15 + 2_000
         ),
+        "energy is what a card can take": None
+        if figures["energy_mj"] is None or not length_ms
+        else WATTS_MIN <= figures["energy_mj"] / length_ms <= WATTS_MAX,
         "memory was seen": any((each.memory_used_mib or 0) >= 512 for each in intervals),
     }
     return {
@@ -257,6 +261,10 @@ def probe(seconds: float) -> dict[str, Any]:
     watcher, stop = nvml.NvmlGpus(), threading.Event()
     raw: list[list[int]] = []
     inventory = [gpu.to_json() for gpu in watcher.inventory()]
+    measured = [
+        each.to_json()
+        for each in agent_module("measured").measured(watcher, [gpu["uuid"] for gpu in inventory])
+    ]
     uuids = [gpu["uuid"] for gpu in inventory][:GPUS_MAX]
     leases = [assign(told, uuid, seconds) for uuid in uuids]
     threads = [threading.Thread(target=agent.run, args=[stop])]
@@ -279,6 +287,7 @@ def probe(seconds: float) -> dict[str, Any]:
         "kernel": os.uname().release,
         "pids_are_the_hosts": nvml.pids_are_the_hosts(),
         "inventory": inventory,
+        "measured": measured,
         "leases": results,
         "health": [each.to_json() for each in told.health.values()],
         "raw_utilisation_ms": {"columns": ["seen", "pid", "until", "percent"], "rows": raw[:400]},
