@@ -30,7 +30,7 @@ ACTS = 60
 
 
 def test_nothing_in_a_book_is_forgotten() -> None:
-    made_from_the_rest = {"calendar", "catalogue", "leases", "offers", "owners", "queue"}
+    made_from_the_rest = {"calendar", "catalogue", "leases", "offers", "owners", "queue", "returns"}
     only_for_speed = {"_desk", "_dying", "_screened", "_shapes_max"}
     in_the_state = {
         *("market", "bids", "coming", "held", "told", "aside", "resales", "quotas"),

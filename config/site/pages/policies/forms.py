@@ -20,6 +20,7 @@ from marketplace.domain.governance.authority import GPU_HOURS_MAX
 from marketplace.domain.governance.dispatch import (
     FIRM_SECONDS_MAX,
     HALF_LIFE_SECONDS_MAX,
+    LEAST_RUN_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,
     WEIGHT_PPM_MAX,
@@ -289,8 +290,10 @@ class LeastRunForm(PolicyForm):
         length = self.cleaned_data["length"]
         if length is None and not self.cleaned_data.get("gpu_class"):
             raise forms.ValidationError("Say how long; only a class may be left as all others.")
-        # A checkbox that comes after is not cleaned yet; the rule itself knows both bounds.
-        return None if length is None else _within(length, 0, FIRM_SECONDS_MAX)
+        # The box comes after it, so it is not cleaned yet.
+        is_firm = bool(self.data.get(self.add_prefix("firm")))
+        longest = FIRM_SECONDS_MAX if is_firm else LEAST_RUN_SECONDS_MAX
+        return None if length is None else _within(length, 0, longest)
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says."""
