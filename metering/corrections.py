@@ -39,6 +39,10 @@ class Waiting:
     grace: timedelta
     uptime: Uptime
 
+    def is_over_of(self, end_ms: int) -> bool:
+        """Tell if the samples of a window that ends then are waited for no longer."""
+        return self.uptime.between(instant_of(end_ms), self.now) >= self.grace
+
 
 def correct_late_use(store: EventStore, waiting: Waiting) -> int:
     """Put on record what was proved of closed windows since; return how many corrections."""

@@ -22,6 +22,7 @@ from metering.domain.instants import MILLI, instant_of, millis_down
 from metering.domain.rollup import Span
 from metering.models import CorrectionRow, MeterRow, OutageRow, UsageRow
 from metering.queries.adding_up import samples_of, uses_of
+from metering.queries.faults import failing_since
 from metering.queries.progress import LeaseGpu, progress_of, span_of
 
 METERS_MAX = 1_000
@@ -172,7 +173,11 @@ def _close_of(store: EventStore, row: MeterRow, waiting: Waiting) -> int:
             # The row may lag behind the lease's own stream, and nothing after its end is charged.
             lease, asked = as_recorded(store, row, lease), True
             continue
-        if window is None:
+        if window is None or (
+            not lease.is_over
+            and _waits_for_a_fault(gpus, window)
+            and not waiting.is_over_of(window[1])
+        ):
             break
         closed += _close_window(store, LeaseId(row.lease_id), lease, gpus, window, now=now)
         from_ms = window[1]
@@ -181,6 +186,16 @@ def _close_of(store: EventStore, row: MeterRow, waiting: Waiting) -> int:
         close_meter(store, lease_id=LeaseId(row.lease_id), by=CLOCK, now=now)
         closed += 1
     return closed
+
+
+def _waits_for_a_fault(gpus: list[LeaseGpu], window: Span) -> bool:
+    """Tell if a GPU of a lease has a fault that began in a window: if the lease ends for it, its
+    right ended when that began, and what was rated is not taken back."""
+    of_host: dict[UUID, set[str]] = {}
+    for gpu in gpus:
+        of_host.setdefault(gpu.host_id, set()).add(gpu.gpu_uuid)
+    since = (failing_since(host_id, uuids) for host_id, uuids in of_host.items())
+    return any(each is not None and millis_down(each) < window[1] for each in since)
 
 
 def _close_window(

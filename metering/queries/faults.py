@@ -40,6 +40,28 @@ def fault_under(
     return None
 
 
+def failing_since(host_id: UUID, gpu_uuids: Collection[str]) -> datetime | None:
+    """Return since when a GPU of a lease has a fault for which leases end; None: none has one.
+
+    Of several the earliest, by the agent's clock. Whether the lease ends for it shows later: a
+    fault has to last, and the watch looks now and then.
+    """
+    contact = AgentContact.objects.filter(host_id=host_id).first()
+    kinds = [kind for kind in ENDS_LEASES if kind != "absent"]
+    if contact is None or not HealthEvent.objects.filter(host_id=host_id, kind__in=kinds).exists():
+        return None
+    return min(
+        (
+            fault.since
+            for host in hosts_watched(host_id)
+            for uuid, fault in faults(host.gpu_uuids, said_by(contact)).items()
+            if fault.reason in ENDS_LEASES and fault.since is not None
+            if any(is_part(host, each, uuid) for each in gpu_uuids)
+        ),
+        default=None,
+    )
+
+
 def starts_failed_on(host_id: UUID, gpu_uuid: str) -> bool:
     """Tell if the host could start none of its last leases of a GPU, which had several consumers.
 

@@ -31,7 +31,7 @@ from tests.metering.watched import (
     running_lease,
 )
 from tests.metering.watched import hosts as hosts
-from tests.metering.world import HOST, LEASE, MINUTE, OWNER, World, interval, minute, share
+from tests.metering.world import GRACE, HOST, LEASE, MINUTE, OWNER, World, interval, minute, share
 
 pytestmark = pytest.mark.django_db
 START_GRACE = timedelta(minutes=10)
@@ -87,6 +87,79 @@ def test_errors_of_the_work_other_cards_and_strangers_end_nothing(
     hosts.say(kind, uuid, detail)  # type: ignore[arg-type]
     hosts.wait(until=minutes(12))
     assert ending_reason(hosts) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "lasts"),
+    [
+        ("xid", "XID 79", timedelta()),
+        ("gpu-lost", "GPU is lost", timedelta(seconds=35)),
+        ("driver-mismatch", "other library", minutes(11)),
+    ],
+)
+def test_a_window_is_not_rated_past_a_fault_that_the_watch_has_not_acted_on(
+    hosts: Hosts, kind: str, detail: str, lasts: timedelta
+) -> None:
+    """What was rated is not taken back, and the lease's right ends when the fault began."""
+    world = hosts.world
+    running_lease(hosts)
+    world.report("started", 0)
+    hosts.now = minute(9.9)
+    world.send(*(interval(100 + n, n, n + 1, "GPU-0a") for n in range(20)), now=minute(20))
+    hosts.say(kind, detail=detail)  # type: ignore[arg-type]
+
+    world.close(minute(10.1))
+    assert world.events(UsageWindowClosed) == []
+
+    hosts.wait(until=lasts + minutes(0.2))
+    assert ending_reason(hosts) is not None
+    world.report("stopped", 20)
+    for at in range(30, 33):
+        leases.advance_lease(
+            world.store, lease_id=LEASE, start_grace=START_GRACE, by=SOMEBODY, now=minute(at)
+        )
+        world.follow()
+    world.close(minute(40))
+    [rated] = world.events(UsageWindowClosed)
+    assert rated.window.ends_at == minute(9.9)
+
+
+def test_a_window_waits_for_a_fault_until_it_is_over_or_for_the_grace(hosts: Hosts) -> None:
+    world = hosts.world
+    running_lease(hosts)
+    world.report("started", 0)
+    hosts.now = minute(9)
+    world.send(*(interval(100 + n, n, n + 1, "GPU-0a") for n in range(30)), now=minute(30))
+    hosts.say("gpu-lost", detail="GPU is lost")
+    world.close(minute(11))
+    assert world.events(UsageWindowClosed) == []
+
+    hosts.say("recovered")
+    world.close(minute(11))
+    assert [each.window.ends_at for each in world.events(UsageWindowClosed)] == [minute(10)]
+
+    hosts.now = minute(19)
+    hosts.say("gpu-lost", detail="GPU is lost")
+    world.close(minute(21))
+    assert len(world.events(UsageWindowClosed)) == 1
+    world.close(minute(20) + GRACE)
+    assert len(world.events(UsageWindowClosed)) == 2
+
+
+@pytest.mark.parametrize(("uuid", "kind"), [("GPU-0b", "gpu-lost"), ("GPU-0a", "memory-fault")])
+def test_faults_of_others_and_those_that_end_nothing_hold_no_window_up(
+    hosts: Hosts, uuid: str, kind: str
+) -> None:
+    world = hosts.world
+    running_lease(hosts)
+    world.report("started", 0)
+    hosts.now = minute(9)
+    world.send(*(interval(100 + n, n, n + 1, "GPU-0a") for n in range(10)), now=minute(10))
+    hosts.say(kind, uuid)  # type: ignore[arg-type]
+
+    world.close(minute(11))
+
+    assert len(world.events(UsageWindowClosed)) == 1
 
 
 def test_memory_with_errors_withholds_a_card_until_it_has_none(hosts: Hosts) -> None:

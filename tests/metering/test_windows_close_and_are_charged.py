@@ -29,10 +29,12 @@ from metering.domain.events import MeterClosed, MeterGapFound, UsageWindowClosed
 from metering.domain.meters import MeterUnknown
 from metering.models import (
     Cutoff,
+    DayRow,
     GapRow,
     HeatRow,
     Interval,
     MeterRow,
+    SummedLease,
     Taken,
     UsageRow,
     Watermark,
@@ -64,7 +66,14 @@ from tests.metering.world import (
 
 pytestmark = pytest.mark.django_db
 
-TABLES: tuple[type[models.Model], ...] = (MeterRow, UsageRow, GapRow, HeatRow)
+TABLES: tuple[type[models.Model], ...] = (
+    MeterRow,
+    UsageRow,
+    GapRow,
+    HeatRow,
+    SummedLease,
+    DayRow,
+)
 EVERYTHING: tuple[type[models.Model], ...] = (
     *TABLES,
     Checkpoint,
