@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from ledger.domain.ids import HostId, LeaseId
@@ -19,37 +18,11 @@ from metering.models import IdleRow, IdleRuleRow, Interval
 from metering.queries.idle import rule_of
 from tests.pages.bid_form import form
 from tests.pages.browser import browsing, enter, faults, served
+from tests.pages.leased import begin, leased
 from tests.pages.reading import html
 from tests.pages.world import BY, CONSUMER, World
 
 HALF_AN_HOUR = IdleTerms(after_seconds=1800)
-
-
-def begin(world: World, row: LeaseRow, *, began: datetime) -> LeaseRow:
-    """Let a lease's work start on all its hosts."""
-    lease_id = LeaseId(row.lease_id)
-    leases.advance_lease(
-        world.store,
-        lease_id=lease_id,
-        start_grace=timedelta(minutes=10),
-        by=BY,
-        now=row.starts_at,
-    )
-    for host_id in row.host_ids:
-        leases.lease_started(
-            world.store, lease_id=lease_id, host_id=HostId(host_id), by=BY, now=row.starts_at
-        )
-    world.settle()
-    # As if it had begun a while ago: leases of these tests start now.
-    LeaseRow.objects.filter(pk=row.lease_id).update(work_began_at=began)
-    return LeaseRow.objects.get(pk=row.lease_id)
-
-
-def leased(world: World, consumer: Client, **changed: Any) -> LeaseRow:
-    """Place a bid from the form, and let its lease start."""
-    consumer.post("/bids/new", form(**changed))
-    world.settle()
-    return begin(world, LeaseRow.objects.get(), began=timezone.now() - timedelta(hours=1))
 
 
 def quiet(row: LeaseRow, now: datetime, minutes: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from bursting.models import HomeMoveRow
 from ledger.domain.parties import PLATFORM_ID
 from tests.pages.browser import browsing, enter, faults, served
-from tests.pages.test_idle_leases_on_pages import leased
+from tests.pages.leased import leased
 from tests.pages.world import CONSUMER, PLATFORM, World
 
 
