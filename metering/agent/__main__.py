@@ -20,7 +20,7 @@ from .clock import SystemClock
 from .configuration import PLACE, ConfigUnfit, arguments_of, template
 from .credential import Enrolled, TokenFile
 from .diagnosing.choosing import prober_of
-from .diagnosing.levels import LEVELS
+from .diagnosing.levels import LEVELS, Level
 from .doctor import examine
 from .filler import FillerCommand, read_command
 from .gpus.guarded import GuardedGpus
@@ -42,7 +42,7 @@ from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable, named
 from .shares import PIPE_DIRECTORY
 from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
-from .work_as import PROCESS, RUNTIMES, Wish, WorkAs, WorkUnsafe, work_as
+from .work_as import PROCESS, RUNTIMES, SLURM, Wish, WorkAs, WorkUnsafe, work_as
 from .work_in import runtime_of
 
 SERVER = "http://127.0.0.1:8000"
@@ -365,6 +365,8 @@ def _run(
             limits=_limits(options),
             mps_pipe=options.mps_pipe_dir,
         )
+        # A card of a cluster's node is never the agent's: the cluster may start a job on it.
+        diagnostics: Level = "off" if SLURM in options.runtimes else options.diagnostics
         agent = Agent(
             AgentConfig(
                 state_dir=state_dir,
@@ -372,16 +374,14 @@ def _run(
                 abilities=() if access == "off" else (ABILITY,),
                 filler=filler,
                 checkpoint_ms=options.checkpoint_seconds * 1000,
-                diagnostics=options.diagnostics,
+                diagnostics=diagnostics,
             ),
             gpus=_gpus(options, clock, runtime.holders),
             runtime=runtime,
             uplink=uplink,
             clock=clock,
             files=uplink,
-            prober=prober_of(
-                options.diagnostics, simulated_in=state_dir if options.simulate else None
-            ),
+            prober=prober_of(diagnostics, simulated_in=state_dir if options.simulate else None),
         )
     except (AlreadyRunning, WorkUnsafe, OSError, ImportError) as error:
         print(f"offpeak-agent: {error}", file=sys.stderr)
