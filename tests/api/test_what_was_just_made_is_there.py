@@ -17,8 +17,8 @@ from ledger.eventstore import default_store
 from ledger.rest import Endpoint
 from tests.access.world import Party, follow, found
 
-OF_THE_STREAM_ALONE = {"market/depth", "market/quotes", "workloads"}
-"""What these show comes from the market's own stream or from no record at all, never from rows."""
+OF_THE_STREAM_ALONE = {"burst/home-policy", "market/depth", "market/quotes", "workloads"}
+"""What these show comes from a stream itself or from no record at all, never from rows."""
 
 
 def endpoints() -> dict[str, type[Endpoint]]:

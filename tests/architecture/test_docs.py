@@ -53,7 +53,9 @@ def test_every_management_command_is_documented(name: str) -> None:
     assert f"manage.py {name}" in OPERATING
 
 
-@pytest.mark.parametrize("name", [loop.name for loop in loops(settings.ENV)] + ["bursting"])
+@pytest.mark.parametrize(
+    "name", [loop.name for loop in loops(settings.ENV)] + ["bursting", "homecoming"]
+)
 def test_every_loop_is_documented(name: str) -> None:
     assert f"`{name}`" in OPERATING
 

@@ -107,6 +107,6 @@ def test_the_image_holds_every_app_and_nothing_else_of_ours() -> None:
 
 
 def test_groups_name_loops_that_there_are() -> None:
-    known = {loop.name for loop in loops(settings.ENV)} | {"bursting", "reaper"}
+    known = {loop.name for loop in loops(settings.ENV)} | {"bursting", "homecoming", "reaper"}
 
     assert {name for group in LOOP_GROUPS.values() for name in group} <= known

@@ -48,7 +48,7 @@ def begin(runtime: ProcessRuntime, place: str, at: int, folder: Path) -> WorkSpe
         "/bin/sh",
         "-c",
         f"echo >> {folder / f'{place}-{at}.ran'}; sleep 600 & exec sleep 600",
-        OFFPEAK_DOOM=f"{folder.name}-{place}-{at}.",
+        DOOM=f"{folder.name}-{place}-{at}.",
     )
     script = str(doomed_at(place, at, folder))
     before, keeper.__file__ = keeper.__file__, script
