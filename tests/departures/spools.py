@@ -18,6 +18,8 @@ from pathlib import Path
 
 LOOKED_SECONDS = 0.5
 EPOCH, MILLI = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+FAULTS = frozenset({"driver-mismatch", "gpu-lost", "xid"})
+"""What leases end for, of all that agents tell of GPUs."""
 Span = tuple[int, int]
 """From one moment to another, in milliseconds since 1970."""
 
@@ -123,7 +125,7 @@ def _take(spool: _Spool, line: bytes) -> None:
         if record["t"] == "interval":
             span = (body["start_ms"], body["end_ms"])
             spool.uses[body["lease_id"]][body["gpu_uuid"]].add(span)
-        elif record["t"] == "health" and body["gpu_uuid"]:
+        elif record["t"] == "health" and body["gpu_uuid"] and body["kind"] in FAULTS:
             spool.faults[body["gpu_uuid"]].add(millis(body["at"]))
 
 

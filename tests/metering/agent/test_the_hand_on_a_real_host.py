@@ -218,7 +218,8 @@ def test_a_filler_runs_on_idle_cards_and_gives_way_at_once(host: Host) -> None:
     assert host.filler_cards() == [GPUS[1]]
     started = host.market.told(lease_id)[0]
     assert started.at.timestamp() * 1000 - began < FREE_SECONDS_MAX * 1000
-    assert host.market.health() == []  # it is nobody's stranger
+    kinds = {each.kind for each in host.market.health()}
+    assert kinds <= {"diagnostic-passed"}  # it is nobody's stranger
     del host.market.desired[lease_id]
     until(lambda: host.filler_cards() == sorted(GPUS), why="it does not come back")
 
