@@ -17,7 +17,7 @@ from pytest_django.plugin import DjangoDbBlocker
 import listings.policies
 import marketplace.policies
 import metering.policies
-from bursting.domain.events import BurstDeferred, StrayFound
+from bursting.domain.events import BurstDeferred, HomeMoveAsked, StrayFound
 from config.demo.founding import found
 from config.demo.pump import Pump
 from config.demo.seeding import found_platform
@@ -25,8 +25,10 @@ from config.demo.week import Week
 from config.env import Env
 from config.wiring import projections
 from ledger import following, rebuilding
+from ledger.domain.closing_events import PeriodClosed
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
+from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Expect, NewEvent, Recorded
@@ -109,7 +111,7 @@ def write(store: EventStore, events: Sequence[Recorded]) -> None:
 
 def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     """Add what two days of the demo leave out: a rented instance, a gap, a bid that may spill, a
-    lease that is idle.
+    lease that is idle, work that comes home, a month that is closed.
     """
     world.found("renter")
     lease = next(e for r in days if isinstance(e := r.event, LeaseScheduled))
@@ -137,6 +139,10 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"idle-rule-{rule.rule_id}", rule)
     deferred = replace(example(BurstDeferred), bid_id=spilling.bid_id)
     add(store, f"burst-wait-{spilling.bid_id}", deferred)
+    asked = example(HomeMoveAsked)
+    add(store, f"burst-home-{asked.lease_id}", asked)
+    closed = replace(example(PeriodClosed), period="2020-01")
+    add(store, f"periods-{PLATFORM_ID}", closed)
 
 
 def add(store: EventStore, stream: str, *events: Event) -> None:
