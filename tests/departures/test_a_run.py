@@ -128,7 +128,8 @@ def test_what_an_agent_drops_from_its_spool_is_still_known(tmp_path: Path) -> No
         _append(folder / "1.log", _interval("a", 0, 1_000))
         assert kept.uses() == {"a": {"GPU-1": [(0, 1_000)]}}
         _append(folder / "1.log", _interval("a", 1_000, 2_000))
-        _append(folder / "2.log", _interval("b", 5_000, 6_000), _fault(7))
+        _append(folder / "2.log", _interval("b", 5_000, 6_000), _said("xid", 7))
+        _append(folder / "2.log", _said("diagnostic-passed", 3))
         assert kept.uses()["b"] == {"GPU-1": [(5_000, 6_000)]}
         (folder / "1.log").unlink()
 
@@ -144,9 +145,9 @@ def _interval(lease_id: str, start: int, end: int) -> dict[str, object]:
     return {"t": "interval", "body": use}
 
 
-def _fault(second: int) -> dict[str, object]:
+def _said(kind: str, second: int) -> dict[str, object]:
     at = f"1970-01-01T00:00:{second:02}+00:00"
-    return {"t": "health", "body": {"gpu_uuid": "GPU-1", "at": at}}
+    return {"t": "health", "body": {"gpu_uuid": "GPU-1", "kind": kind, "at": at}}
 
 
 def _append(path: Path, *records: dict[str, object]) -> None:
