@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import httpcore  # noqa: F401  # see below
 import pytest
 from django.db import connection
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,9 @@ from tests.kept import end_kept
 from tests.kernels import compile_all, use_compiled
 from tests.once import all_kept, find_static_files_once
 
+# httpcore is imported here for the anyio that it imports: that is a plugin, so pytest writes its
+# assertions anew, and Python 3.11 may fail to build a syntax tree where another thread does
+# (python/cpython#106905). Here there is no other thread yet.
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
 
