@@ -28,9 +28,9 @@ from ledger.queries.closing import MonthSeen, month, months
 
 MONTHS_SHOWN = 60
 STATES = {
-    "open": "Open: entries count in it.",
+    "open": "Entries count in it.",
     "soft-closed": "About to be closed. Late use still counts in it.",
-    "closed": "Closed: nothing counts in it any more. Late use counts in the next open month.",
+    "closed": "Nothing counts in it any more. Late use counts in the next open month.",
 }
 Doing = Callable[[EventStore, Period, UserId, Meta, datetime], Position]
 
