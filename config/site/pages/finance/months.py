@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +18,10 @@ from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.commands import closing as commands
 from ledger.domain.holds import TEXT_LENGTH_MAX
-from ledger.domain.ids import UserId
 from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from ledger.eventstore.port import EventStore, Meta, Position
+from ledger.eventstore.port import Position
 from ledger.queries import people
 from ledger.queries.closing import MonthSeen, month, months
 
@@ -32,7 +31,8 @@ STATES = {
     "soft-closed": "About to be closed. Late use still counts in it.",
     "closed": "Nothing counts in it any more. Late use counts in the next open month.",
 }
-Doing = Callable[[EventStore, Period, UserId, Meta, datetime], Position]
+Doing = Callable[..., Position]
+"""A command on a month: it takes the store, the month, and who asks when."""
 
 
 class ReasonForm(forms.Form):
@@ -64,22 +64,15 @@ def one(request: HttpRequest, period: str) -> HttpResponse:
 @require_POST
 def soft_close(request: HttpRequest, period: str) -> HttpResponse:
     """Say that a month is about to be closed."""
-
-    def doing(store: EventStore, of: Period, user: UserId, by: Meta, now: datetime) -> Position:
-        return commands.soft_close_period(store, of, user_id=user, by=by, now=now)
-
-    return _do(request, period, doing, "{} is soft-closed.")
+    return _do(request, period, commands.soft_close_period, "{} is soft-closed.")
 
 
 @require_POST
 def close(request: HttpRequest, period: str) -> HttpResponse:
     """Close a month whose checks are met."""
-
-    def doing(store: EventStore, of: Period, user: UserId, by: Meta, now: datetime) -> Position:
-        checks = closing.checklist(of, now=now)
-        return commands.close_period(store, of, checks=checks, user_id=user, by=by, now=now)
-
-    return _do(request, period, doing, "{} is closed.")
+    closing.need_to_close(actor_of(request))
+    checks = closing.checklist(read_period(period), now=timezone.now())
+    return _do(request, period, partial(commands.close_period, checks=checks), "{} is closed.")
 
 
 @require_POST
@@ -88,40 +81,28 @@ def ask(request: HttpRequest, period: str) -> HttpResponse:
     form = ReasonForm(request.POST)
     if not form.is_valid():
         return _show(request, read_period(period), form=form)
-    reason = form.cleaned_data["reason"]
-
-    def doing(store: EventStore, of: Period, user: UserId, by: Meta, now: datetime) -> Position:
-        return commands.ask_to_reopen_period(store, of, reason=reason, user_id=user, by=by, now=now)
-
-    return _do(request, period, doing, "Asked. Somebody else has to approve.")
+    asking = partial(commands.ask_to_reopen_period, reason=form.cleaned_data["reason"])
+    return _do(request, period, asking, "Asked. Somebody else has to approve.")
 
 
 @require_POST
 def approve(request: HttpRequest, period: str) -> HttpResponse:
     """Open a month again that somebody else asked for."""
-
-    def doing(store: EventStore, of: Period, user: UserId, by: Meta, now: datetime) -> Position:
-        return commands.approve_reopening(store, of, user_id=user, by=by, now=now)
-
-    return _do(request, period, doing, "{} is open again.")
+    return _do(request, period, commands.approve_reopening, "{} is open again.")
 
 
 @require_POST
 def decline(request: HttpRequest, period: str) -> HttpResponse:
     """Leave a month closed."""
-
-    def doing(store: EventStore, of: Period, user: UserId, by: Meta, now: datetime) -> Position:
-        return commands.decline_reopening(store, of, user_id=user, by=by, now=now)
-
-    return _do(request, period, doing, "{} stays closed.")
+    return _do(request, period, commands.decline_reopening, "{} stays closed.")
 
 
 def _do(request: HttpRequest, named: str, doing: Doing, said: str) -> HttpResponse:
     actor, period = actor_of(request), read_period(named)
     closing.need_to_close(actor)
     try:
-        user_id, by = actor.need_person(), meta_of(actor)
-        position = doing(default_store(), period, user_id, by, timezone.now())
+        who = {"user_id": actor.need_person(), "by": meta_of(actor), "now": timezone.now()}
+        position = doing(default_store(), period, **who)
     except Refusal as refused:
         return _show(request, period, refusal=refused)
     return done(request, f"/finance/months/{period}", position, said.format(period))
