@@ -96,6 +96,9 @@ def proved_of(
     """Return when a lease that is over held which GPU, up to when the right to it ended."""
     used = uses.get(lease["id"], {})
     ends = [millis(lease["ends_at"])]
+    if lease["stop_at"]:
+        # A host that is taken at once tells so while the work still goes down: that is not its.
+        ends.append(millis(lease["stop_at"]))
     match lease["close_reason"]["code"]:
         case code if code == SILENT:
             events = {

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marketplace.sdk.client import Client
 from tests.departures import spools
+from tests.departures.ground import Ground
 from tests.departures.plan import HOSTS, plan
 from tests.departures.records import Audit, Billed, Record, Records
 from tests.departures.running import Run
+from tests.departures.settling import proved_of
 from tests.departures.work import KINDS, OF_HOST
 
 RECORD = Record(
@@ -117,6 +123,23 @@ def test_spans_are_joined_and_cut_to_the_time_that_they_cover(
     assert spools.length(joined) == len(covered)
     assert spools.length(spools.until(joined, last)) == len({e for e in covered if e < last})
     assert spools.shared(joined, joined) == len(covered)
+
+
+def test_use_is_proved_up_to_when_the_right_ended_and_no_longer(tmp_path: Path) -> None:
+    kept, told = spools.Spools(tmp_path / "kept"), datetime(1970, 1, 1, tzinfo=UTC)
+    ground, api = cast(Ground, SimpleNamespace(spools=kept)), cast(Client, None)
+    lease: dict[str, Any] = {"id": "a", "starts_at": str(told), "close_reason": {"code": 201}}
+    lease |= {"ends_at": str(told + timedelta(seconds=60)), "stop_at": None}
+    uses = {"a": {"GPU-1": [(0, 1_000), (1_000, 61_000)]}}
+    try:
+        whole = proved_of(ground, api, lease, uses)
+        taken = lease | {"stop_at": str(told + timedelta(seconds=20))}
+        cut = proved_of(ground, api, taken, uses)
+    finally:
+        kept.end()
+
+    assert whole == {"GPU-1": [(0, 1_000), (1_000, 60_000)]}
+    assert cut == {"GPU-1": [(0, 1_000), (1_000, 20_000)]}
 
 
 def test_what_an_agent_drops_from_its_spool_is_still_known(tmp_path: Path) -> None:

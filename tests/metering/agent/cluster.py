@@ -165,7 +165,7 @@ class Cluster:
         self.start("slurmd")
         self.call("sacctmgr", "-i", "add", "account", "offpeak", "cluster=tests")
         self.call("sacctmgr", "-i", "add", "user", "root", "account=offpeak", "cluster=tests")
-        self.ask(lambda: "idle" in self.call("sinfo", "-h", "-o", "%T"))
+        self.ask(self.is_idle)
 
     def _made_up(self, name: str) -> str:
         """Make the devices of GPUs of a name, which no driver has; return their line."""
@@ -237,6 +237,10 @@ class Cluster:
             stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         return done.stdout + done.stderr
+
+    def is_idle(self) -> bool:
+        """Tell if the node would begin a job now: `idle*` is one that does not answer yet."""
+        return self.call("sinfo", "-h", "-o", "%T").strip() in ("idle", "planned")
 
     def ask(
         self, what: Callable[[], object], *, seconds: float = WAIT_SECONDS, of: str = ""

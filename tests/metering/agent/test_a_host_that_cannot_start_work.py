@@ -73,7 +73,7 @@ def node(cluster: Cluster, state: str, *words: str) -> Iterator[None]:
         yield
     finally:
         cluster.call("scontrol", "update", f"NodeName={cluster.host}", "State=RESUME")
-        cluster.ask(lambda: cluster.call("sinfo", "-h", "-o", "%T").strip() == "idle")
+        cluster.ask(cluster.is_idle)
 
 
 @TOGETHER

@@ -116,7 +116,7 @@ def test_an_agent_on_a_drained_node_tells_that_it_can_start_nothing(
         until(lambda: market.health())
     finally:
         cluster.call("scontrol", "update", f"NodeName={cluster.host}", "State=RESUME")
-        cluster.ask(lambda: "idle" in cluster.call("sinfo", "-h", "-o", "%T"))
+        cluster.ask(cluster.is_idle)
 
     (told,) = market.health()
     assert (told.kind, told.gpu_uuid) == ("cannot-start", None)
@@ -133,6 +133,7 @@ def test_the_doctor_says_what_the_cluster_lacks(
     monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
     options = ["--server", market.url, "--state-dir", str(tmp_path), "--runtimes", "slurm"]
     options += ["--work-users", "450000-450003"]
+    cluster.ask(cluster.is_idle)
 
     main(["doctor", *options, *PRETENDED])
     found = capsys.readouterr().out
