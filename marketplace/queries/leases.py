@@ -299,6 +299,14 @@ def resumed(actor: Actor, row: LeaseRow) -> tuple[UUID | None, UUID | None]:
     return own, leases.values_list("lease_id", flat=True).first()
 
 
+def rest_of(actor: Actor, row: LeaseRow) -> UUID | None:
+    """Return the open bid that asks for the rest of a lease's work; None: there is none to see."""
+    if not sees_why(actor, row):
+        return None
+    later = visible(actor, BidRow).filter(resumes_lease_id=row.lease_id, state="open")
+    return later.values_list("bid_id", flat=True).first()
+
+
 def assignments_for(host_id: HostId) -> list[Assignment]:
     """Return what a host's agent is to run or stop, in lease order."""
     rows = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("run", "warn", "stop"))

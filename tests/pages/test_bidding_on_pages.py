@@ -14,12 +14,15 @@ from django.test import Client
 from django.utils import timezone
 
 from config.site.pages.bids import views
+from ledger.domain.ids import LeaseId
 from ledger.eventstore import default_store
+from listings.commands import withdraw_offer
+from marketplace.commands.leases import lease_stopped, take_lease_at_once
 from marketplace.models import BidRow, LeaseRow
 from marketplace.queries import books
 from tests.pages.bid_form import form
 from tests.pages.reading import html, text
-from tests.pages.world import CONSUMER, OWNER, World, id_in
+from tests.pages.world import BY, CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
 
@@ -314,6 +317,36 @@ def test_a_leases_page_has_its_end_first_then_its_log_then_all_that_happened(
     assert places == sorted(places)
     assert f'href="/bids/new?again={lease.bid_id}">Run it again' in page
     assert 'id="outcome"' in owners and "Run it again" not in owners
+
+
+def test_work_that_was_cut_short_leads_to_what_goes_on_with_it(
+    world: World, consumer: Client
+) -> None:
+    consumer.post("/bids/new", form(resume="on"))
+    world.settle()
+    lease = LeaseRow.objects.get()
+    of_it: dict[str, Any] = {
+        "lease_id": LeaseId(lease.lease_id),
+        "host_id": world.host_id,
+        "by": BY,
+    }
+    take_lease_at_once(default_store(), **of_it, now=timezone.now())
+    lease_stopped(default_store(), **of_it, exit_code=None, now=timezone.now())
+    world.settle()
+
+    first = consumer.get(f"/leases/{lease.lease_id}").content.decode()
+    later = LeaseRow.objects.exclude(lease_id=lease.lease_id).get()
+    of_it["lease_id"] = LeaseId(later.lease_id)
+    withdraw_offer(default_store(), offer_id=world.offer_id, by=BY, now=timezone.now())
+    take_lease_at_once(default_store(), **of_it, now=timezone.now())
+    lease_stopped(default_store(), **of_it, exit_code=None, now=timezone.now())
+    world.settle()
+    second = consumer.get(f"/leases/{later.lease_id}").content.decode()
+    rest = BidRow.objects.get(resumes_lease_id=later.lease_id)
+
+    assert f'It goes on as <a href="/leases/{later.lease_id}">' in first
+    assert f'The rest waits as <a href="/bids/{rest.bid_id}">' in second
+    assert "Run it again" not in first + second
 
 
 def test_an_extension_must_end_later(world: World, consumer: Client) -> None:

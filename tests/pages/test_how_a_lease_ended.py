@@ -19,7 +19,12 @@ LEASE, HOST = LeaseId(UUID(int=1)), HostId(UUID(int=2))
 
 
 def ended(
-    reason: int, *, code: int | None = None, detail: str = "", mine: bool = True
+    reason: int,
+    *,
+    code: int | None = None,
+    detail: str = "",
+    mine: bool = True,
+    goes_on: bool = False,
 ) -> Outcome | None:
     events: list[Event] = [
         WorkStarted(lease_id=LEASE, host_id=HOST, at=NOON),
@@ -34,7 +39,7 @@ def ended(
             at=NOON,
         ),
     ]
-    return outcome_of(events, attempts_of(events), mine=mine)
+    return outcome_of(events, attempts_of(events), mine=mine, goes_on=goes_on)
 
 
 def test_a_lease_that_goes_on_has_no_outcome() -> None:
@@ -78,3 +83,12 @@ def test_every_end_is_told_and_every_fault_says_what_to_do(reason: int) -> None:
     assert told is not None and told.title
     assert (told.tone == "bad") >= (reason in FAULTS)
     assert told.following or reason not in FAULTS
+
+
+def test_a_fault_after_which_the_work_goes_on_asks_nothing_of_anybody() -> None:
+    closed = ended(close_reasons.START_FAILED, goes_on=True)
+    paused, alone = ended(close_reasons.PAUSED, goes_on=True), ended(close_reasons.PAUSED)
+
+    assert closed is not None
+    assert closed.following == "You need to do nothing: the work goes on by itself."
+    assert paused == alone, "its own sentence says more"

@@ -12,6 +12,7 @@ from marketplace.domain.facts.close_reasons import FAULTS, REASONS
 from marketplace.domain.facts.events import LeaseClosed
 from marketplace.domain.leases.attempts import Attempt
 
+GOES_ON = "You need to do nothing: the work goes on by itself."
 HOSTS_FAULT = "It was the host's fault: run it again, and it may go to another one."
 NEXT: dict[int, str] = {
     close_reasons.WORK_FAILED: "What it printed to stderr, in the log below, usually says why.",
@@ -46,14 +47,19 @@ class Outcome:
 
 
 def outcome_of(
-    events: Iterable[Event], attempts: Sequence[Attempt], *, mine: bool
+    events: Iterable[Event], attempts: Sequence[Attempt], *, mine: bool, goes_on: bool = False
 ) -> Outcome | None:
-    """Return how a lease ended; None: it goes on. mine: whoever asks is its consumer."""
+    """Return how a lease ended; None: it is not over.
+
+    mine: whoever asks is its consumer. goes_on: another lease or bid has the rest of the work.
+    """
     closed = next((event for event in events if isinstance(event, LeaseClosed)), None)
     if closed is None:
         return None
     reason = closed.reason
     following = NEXT.get(reason, HOSTS_FAULT if reason in FAULTS else "") if mine else ""
+    if goes_on and following and reason != close_reasons.PAUSED:
+        following = GOES_ON
     why = REASONS.get(reason, f"Reason {reason}.")
     codes = sorted({each.exit_code for each in attempts if each.exit_code is not None})
     if reason == close_reasons.WORK_FAILED:

@@ -323,6 +323,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     steps = steps_of(timeline, left)
     attempts = attempts_of(each.event for each in timeline)
     resumes, resumed_by = queries.resumed(actor, row)
+    mine, rest = _is_mine(actor, row), None if resumed_by else queries.rest_of(actor, row)
     return {
         "row": row,
         "cost": cost,
@@ -334,12 +335,16 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "files": files_of(actor, row, left),
         "steps": list(reversed(list(enumerate(steps, start=1)))),
         "attempts": attempts,
-        "again": again_at(bids.bid(actor, row.bid_id)) if over and _is_mine(actor, row) else "",
+        "again": again_at(bids.bid(actor, row.bid_id)) if over and mine else "",
         "outcome": outcome_of(
-            (each.event for each in timeline), attempts, mine=_is_mine(actor, row)
+            (each.event for each in timeline),
+            attempts,
+            mine=mine,
+            goes_on=bool(resumed_by or rest),
         ),
         "resumes": resumes,
         "resumed_by": resumed_by,
+        "rest": rest if mine else None,
         "logs_kept_days": settings.ENV.logs_kept_days,
         "over": over,
         "actions": actions,
