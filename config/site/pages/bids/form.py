@@ -195,7 +195,13 @@ class BidForm(forms.Form):
     auto_extend_until = MomentField(label="Extend automatically until", required=False)
     repeat_until = MomentField(label="Repeat until", required=False)
     resume = forms.BooleanField(label="Resume interrupted work", required=False)
-    pausable = forms.BooleanField(label="May be paused", required=False)
+    pausable = forms.BooleanField(
+        label="May be paused",
+        required=False,
+        help_text="Once it has had the market's firm time, work that finds no room may have it"
+        " paused; until then it may have others paused. It goes on by its deadline, and needs a"
+        " volume that it writes to, or a time above.",
+    )
     saves_minutes = forms.IntegerField(
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
