@@ -16,6 +16,7 @@ from ledger.commands.money import (
     resize_hold,
     set_budget,
 )
+from ledger.commands.notices import give_notice
 from ledger.commands.parties import (
     add_subscriber,
     admit_member,
@@ -34,6 +35,7 @@ __all__ = [
     "capture_usage",
     "change_member",
     "credit_payment",
+    "give_notice",
     "invite_member",
     "issue_host_token",
     "issue_token",

@@ -15,6 +15,7 @@ from ledger.models.money import (
     StorageChargeRow,
     UsageChargeRow,
 )
+from ledger.models.notices import InboxRow, NoticeRead, NoticeWish
 from ledger.models.parties import (
     InvitationRow,
     MemberRow,
@@ -32,9 +33,12 @@ __all__ = [
     "ClosedThroughRow",
     "DebtRow",
     "HoldRow",
+    "InboxRow",
     "InvitationRow",
     "JournalEntryRow",
     "MemberRow",
+    "NoticeRead",
+    "NoticeWish",
     "ParkedReaction",
     "PartyNameRow",
     "PeriodRow",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ledger.following import Projection
 from ledger.projections.money import MONEY
+from ledger.projections.notices import NOTICES
 from ledger.projections.parties import PARTIES, TOKENS
 
-PROJECTIONS: tuple[Projection, ...] = (PARTIES, TOKENS, MONEY)
+PROJECTIONS: tuple[Projection, ...] = (PARTIES, TOKENS, MONEY, NOTICES)

@@ -22,6 +22,7 @@ from ledger.queries.money import (
     telling_low,
     trial_balance,
 )
+from ledger.queries.notices import inbox, notice, unread_count, wishes, wishes_of
 from ledger.queries.parties import (
     invitation_of_link,
     invitations,
@@ -61,11 +62,13 @@ __all__ = [
     "debts",
     "disagreements",
     "holds",
+    "inbox",
     "invitation_of_link",
     "invitations",
     "is_member_elsewhere",
     "last_uses",
     "members",
+    "notice",
     "party_names",
     "people",
     "read_up_to",
@@ -85,5 +88,8 @@ __all__ = [
     "tokens",
     "tokens_of_host",
     "trial_balance",
+    "unread_count",
+    "wishes",
+    "wishes_of",
     "with_balances",
 ]

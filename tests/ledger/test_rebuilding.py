@@ -28,6 +28,7 @@ from ledger import following, rebuilding
 from ledger.domain.closing_events import PeriodClosed
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
+from ledger.domain.notice_events import NoticeGiven
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
@@ -143,6 +144,8 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"burst-home-{asked.lease_id}", asked)
     closed = replace(example(PeriodClosed), period="2020-01")
     add(store, f"periods-{PLATFORM_ID}", closed)
+    told = example(NoticeGiven)
+    add(store, f"notice-{told.notice_id}", told)
 
 
 def add(store: EventStore, stream: str, *events: Event) -> None:
