@@ -2,7 +2,7 @@
 # Bring what tests need beside Python, where apt is at hand and we may use it: Chromium for pages,
 # a C compiler for the NVML test library, nginx and systemd-analyze for the files under deploy/,
 # bubblewrap, slirp4netns, podman (with skopeo and gpg, which sign images) and a Slurm cluster of
-# one node, whose QOS need a database, for leased work.
+# one node, whose QOS need a database, for leased work; hledger, which checks exported books.
 # Elsewhere what is installed is used, and a test without its tool says why it is skipped.
 set -eu
 missing=""
@@ -25,6 +25,7 @@ need "slurmctld" "slurmctld"
 need "slurmd" "slurmd slurm-client"
 need "slurmdbd" "slurmdbd slurm-wlm-mysql-plugin"
 need "munged" "munge"
+need "hledger" "hledger"
 need "mariadbd" "mariadb-server-core mariadb-client-core"
 [ -n "$missing" ] || exit 0
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then

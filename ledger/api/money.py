@@ -23,6 +23,7 @@ from ledger.api.money_shapes import (
 )
 from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period, read_period
+from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.models import DebtRow
 from ledger.queries.money import Spend
@@ -172,7 +173,10 @@ class Exports(_OfExport):
 
     @extend_schema(
         parameters=[PERIOD, FORMAT, POSITION],
-        responses={(200, "text/csv"): OpenApiTypes.STR, (200, "text/plain"): OpenApiTypes.STR},
+        responses={
+            (200, media_type): OpenApiTypes.STR if "text" in media_type else OpenApiTypes.BINARY
+            for media_type in sorted({each.media_type for each in exports.FORMATS.values()})
+        },
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Send it; the same parameters give the same bytes."""
@@ -181,7 +185,7 @@ class Exports(_OfExport):
         file = f"offpeak-{name}-{period}-at-{position}.{kind.suffix}"
         return StreamingHttpResponse(
             exports.export(self.actor, name, period=period, position=position),
-            content_type=f"{kind.media_type}; charset=utf-8",
+            content_type=kind.content_type,
             headers={
                 "Content-Disposition": f'attachment; filename="{file}"',
                 "X-Offpeak-Position": str(position),
@@ -199,7 +203,9 @@ class ExportManifest(_OfExport):
     def get(self, request: Request) -> Response:
         """Show position, rows, sums and sha256 to check a copy with."""
         name, period, position = self.asked()
-        said = exports.manifest(self.actor, name, period=period, position=position)
+        said = exports.with_head(
+            exports.manifest(self.actor, name, period=period, position=position), default_store()
+        )
         return Response(
             {
                 "format": said.format,
@@ -210,6 +216,8 @@ class ExportManifest(_OfExport):
                 "sums": {name: _written(nanos) for name, nanos in said.sums_nanos.items()},
                 "bytes": said.bytes,
                 "sha256": said.sha256,
+                "scope": said.scope,
+                "head_hash": said.head_hash,
             }
         )
 

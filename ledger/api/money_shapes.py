@@ -81,7 +81,10 @@ class SpendShape(serializers.Serializer[Any]):
 
 
 class ManifestShape(serializers.Serializer[Any]):
-    """What an export holds. sums: by column or currency. sha256: of its bytes."""
+    """What an export holds. sums: by currency. sha256: of its bytes. scope: `everything`, or the
+    tenant whose accounts alone are in it. head_hash: of the event at `position`, which covers all
+    before it; empty where the event store chains none.
+    """
 
     format = serializers.CharField()
     version = serializers.CharField()
@@ -91,3 +94,5 @@ class ManifestShape(serializers.Serializer[Any]):
     sums = serializers.DictField(child=AmountField())
     bytes = serializers.IntegerField()
     sha256 = serializers.CharField()
+    scope = serializers.CharField()
+    head_hash = serializers.CharField(allow_blank=True)

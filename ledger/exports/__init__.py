@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from ledger.access import Actor
-from ledger.domain.money import Money
 from ledger.domain.periods import Period
 from ledger.domain.refusal import Invalid
 from ledger.domain.whole_numbers import whole_number
-from ledger.eventstore.port import Position
-from ledger.exports import beancount, focus, gl
-from ledger.exports.charges import Charge, charges
-from ledger.exports.entries import Books, Entry
+from ledger.eventstore.port import EventStore, Position
+from ledger.exports.formats import FORMATS, ExportFormatUnknown, Format, format_named
+from ledger.exports.tally import Tally
 from ledger.queries import read_up_to
 
-
-class ExportFormatUnknown(Invalid):
-    """There is no such export. Known are focus, beancount and gl."""
+__all__ = [
+    "FORMATS",
+    "ExportFormatUnknown",
+    "Format",
+    "Manifest",
+    "PositionAhead",
+    "export",
+    "format_named",
+    "manifest",
+    "position_asked",
+    "with_head",
+]
 
 
 class PositionAhead(Invalid):
@@ -41,37 +48,13 @@ def position_asked(text: str | None) -> Position:
         raise PositionAhead(position=(text or "")[:40], position_max=read) from None
 
 
-@dataclass(slots=True)
-class Tally:
-    """What went into an export: rows, and by currency what they add up to."""
-
-    rows: int = 0
-    sums: dict[str, int] = field(default_factory=dict)
-
-    def count_charges(self, rows: Iterator[Charge]) -> Iterator[Charge]:
-        """Pass charges on and add up what they cost; what was paid in is no cost."""
-        for charge in rows:
-            cost = Money(0) if charge.kind == "purchase" else charge.money
-            self._add(charge.money.currency, cost.nanos)
-            yield charge
-
-    def count_entries(self, rows: Iterator[Entry]) -> Iterator[Entry]:
-        """Pass entries on and add up what they moved."""
-        for entry in rows:
-            self._add(entry.currency, sum(nanos for _, nanos in entry.lines if nanos > 0))
-            yield entry
-
-    def _add(self, currency: str, nanos: int) -> None:
-        self.rows += 1
-        self.sums[currency] = self.sums.get(currency, 0) + nanos
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What an export holds, to compare a copy with: made by writing it once.
 
     rows: charges, or journal entries. sums_nanos: by currency, what the charges cost or what
-    the entries moved.
+    the entries moved. scope: `everything`, or the tenant whose accounts alone are in it. head_hash:
+    of the event at `position`, which covers all before it; "" where the store chains none.
     """
 
     format: str
@@ -82,57 +65,8 @@ class Manifest:
     sums_nanos: dict[str, int]
     bytes: int
     sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
-    """A kind of export."""
-
-    version: str
-    media_type: str
-    suffix: str
-    lines: Callable[[Actor, Period, Position, Tally], Iterator[str]]
-
-
-def _focus(actor: Actor, period: Period, position: Position, tally: Tally) -> Iterator[str]:
-    rows = charges(actor, period=period, position=position)
-    return focus.lines(tally.count_charges(rows), period=period)
-
-
-def _beancount(actor: Actor, period: Period, position: Position, tally: Tally) -> Iterator[str]:
-    return beancount.lines(_Counted(actor, period=period, position=position, tally=tally))
-
-
-def _gl(actor: Actor, period: Period, position: Position, tally: Tally) -> Iterator[str]:
-    return gl.lines(_Counted(actor, period=period, position=position, tally=tally))
-
-
-class _Counted(Books):
-    def __init__(self, actor: Actor, *, period: Period, position: Position, tally: Tally) -> None:
-        super().__init__(actor, period=period, position=position)
-        self._tally = tally
-
-    def entries(self) -> Iterator[Entry]:
-        return self._tally.count_entries(super().entries())
-
-
-FORMATS: dict[str, Format] = {
-    "focus": Format(version=focus.VERSION, media_type="text/csv", suffix="csv", lines=_focus),
-    "beancount": Format(
-        version="beancount 2", media_type="text/plain", suffix="beancount", lines=_beancount
-    ),
-    "gl": Format(version="offpeak-gl 2", media_type="text/csv", suffix="csv", lines=_gl),
-}
-
-
-def format_named(name: str) -> Format:
-    """Return an export format.
-
-    Raises: ExportFormatUnknown.
-    """
-    if name not in FORMATS:
-        raise ExportFormatUnknown(given=name[:40], known=sorted(FORMATS))
-    return FORMATS[name]
+    scope: str = "everything"
+    head_hash: str = ""
 
 
 def export(actor: Actor, name: str, *, period: Period, position: Position) -> Iterator[bytes]:
@@ -140,20 +74,33 @@ def export(actor: Actor, name: str, *, period: Period, position: Position) -> It
 
     Raises: ExportFormatUnknown, at once.
     """
-    lines = format_named(name).lines(actor, period, position, Tally())
-    return (line.encode() for line in lines if line)
+    return format_named(name).parts(actor, period, position, Tally())
 
 
-def manifest(actor: Actor, name: str, *, period: Period, position: Position) -> Manifest:
+def manifest(
+    actor: Actor,
+    name: str,
+    *,
+    period: Period,
+    position: Position,
+    write: Callable[[bytes], object] | None = None,
+    told: Callable[[int, int], None] | None = None,
+) -> Manifest:
     """Write an export once and say what it holds.
+
+    write: takes its bytes, piece by piece. told: takes how many rows and bytes there are so far,
+    after each piece.
 
     Raises: ExportFormatUnknown.
     """
     kind, tally, digest, size = format_named(name), Tally(), hashlib.sha256(), 0
-    for line in kind.lines(actor, period, position, tally):
-        data = line.encode()
-        digest.update(data)
-        size += len(data)
+    for piece in kind.parts(actor, period, position, tally):
+        digest.update(piece)
+        size += len(piece)
+        if write is not None:
+            write(piece)
+        if told is not None:
+            told(tally.rows, size)
     return Manifest(
         format=name,
         version=kind.version,
@@ -163,4 +110,16 @@ def manifest(actor: Actor, name: str, *, period: Period, position: Position) -> 
         sums_nanos=dict(sorted(tally.sums.items())),
         bytes=size,
         sha256=digest.hexdigest(),
+        scope="everything" if actor.sees_all else f"tenant {actor.tenant_id}",
     )
+
+
+def with_head(said: Manifest, store: EventStore) -> Manifest:
+    """Return a manifest with the hash of the event that the export is as of."""
+    if said.position <= 0:
+        return said
+    page = store.read_all(after=Position(said.position - 1), limit=1)
+    for recorded in page.events:
+        if recorded.position == said.position and recorded.hash is not None:
+            return replace(said, head_hash=recorded.hash.hex())
+    return said

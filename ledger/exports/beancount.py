@@ -44,14 +44,14 @@ def lines(books: Books) -> Iterator[str]:
                 yield _open(account, first.isoformat())
         if entry.lines:
             yield _transaction(entry)
-    for account in sorted(opened, key=_name):
+    for account in sorted(opened, key=name):
         total = f"{amount(-closing.get(account, 0))} ~ {TOLERANCE} {account.currency}"
-        yield f"{after} balance {_name(account)}  {total}\n"
+        yield f"{after} balance {name(account)}  {total}\n"
 
 
 def _open(account: BookAccount, day: str) -> str:
     return (
-        f"{day} open {_name(account)} {account.currency}\n"
+        f"{day} open {name(account)} {account.currency}\n"
         f"  title: {_text(account.title or 'not opened yet')}\n"
     )
 
@@ -68,10 +68,10 @@ def _transaction(entry: Entry) -> str:
 
 
 def _leg(account: BookAccount, nanos: int) -> str:
-    return f"  {_name(account)}  {amount(-nanos)} {account.currency}\n"
+    return f"  {name(account)}  {amount(-nanos)} {account.currency}\n"
 
 
-def _name(account: BookAccount) -> str:
+def name(account: BookAccount) -> str:
     """Name an account; beancount wants each part to begin with a capital letter or a digit."""
     last = str(account.account_id).upper() if account.account_id else account.currency
     return f"{ROOTS[account.kind]}:{last}"

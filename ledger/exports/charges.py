@@ -1,51 +1,83 @@
 """The one source of rows for exports of charges: what a payer was charged, paid in or got back.
 
 Rows come in the order of the store, so the same period, actor and position give the same rows.
+They are read as they are written out, a chunk at a time, so a month of millions needs no more
+memory than one of hundreds. What many of them have in common (`Payer`, `Terms`) is one object, so
+that whoever writes them can do that part once.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Literal
+from typing import get_args
 from uuid import UUID
 
 from ledger import queries
 from ledger.access import Actor, visible
 from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.ids import TenantId
-from ledger.domain.money import Money, Rate
+from ledger.domain.journal import EntryKind
+from ledger.domain.making import made_quickly, maker
 from ledger.domain.periods import Period
 from ledger.eventstore.port import Position
+from ledger.exports.kinds import Category, Once, once
 from ledger.models import AccountRow, PostingRow, StorageChargeRow, UsageChargeRow
 
 CHUNK = 2_000
-
-ChargeKind = Literal["usage", "storage", "purchase", "credit"]
-"""usage: a metered window. storage: of a volume. purchase: funds paid into a prepaid account.
-credit: compensation."""
+TERMS_KNOWN = 4_096
+"""How many terms are held as one object; more than that are made again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """What a usage charge is for. energy_mj: what the cards took for it; None: not known."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Payer:
+    """An account that pays, with the names of those it belongs to; one object for each.
 
-    lease_id: UUID
-    starts_at: datetime
-    ends_at: datetime
-    gpu_millis: int
-    price: Rate
-    list_price: Rate
+    prepaid: it pays in first, so that its use bills nothing more.
+    """
+
+    account_id: UUID
+    account_title: str
+    prepaid: bool
+    tenant_id: UUID
+    tenant_title: str
+    unit_id: UUID | None
+    unit_title: str
+    currency: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """What many windows of use have in common; one object for each. Prices: of a GPU for an hour,
+    in nano-units."""
+
+    price_nanos: int
+    list_price_nanos: int
     cost_centre: str
     sku: str
     region: str
     service_class: str
     provider: str
+
+
+TERMS = tuple(field.name for field in fields(Terms))
+
+
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What a usage charge is for. energy_mj: what the cards took for it; None: not known."""
+
+    terms: Terms
+    starts_at: datetime
+    ends_at: datetime
+    gpu_millis: int
     energy_mj: int | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """What a charge for a volume is for. price_nanos: of a GiB for a month of 730 hours."""
@@ -59,159 +91,168 @@ class Storage:
     cost_centre: str
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """One charge to one account. money: what is charged; what is given back is below zero.
+    """One charge to one account, by one of `use`, `storage` and `once`.
 
-    prepaid: the account pays in first, so that its use bills nothing more.
+    nanos: what it costs; what is given back is below zero. Of a payment what was paid in.
     """
 
-    kind: ChargeKind
     position: int
     entry_id: UUID
-    account_id: UUID
-    account_title: str
-    prepaid: bool
-    tenant_id: UUID
-    tenant_title: str
-    unit_id: UUID | None
-    unit_title: str
-    money: Money
+    payer: Payer
+    nanos: int
     reference: str
     at: datetime
     lease_id: UUID | None
     use: Use | None = None
     storage: Storage | None = None
+    once: Once | None = None
+
+    @property
+    def category(self) -> Category:
+        """Return what FOCUS calls it."""
+        return "Usage" if self.once is None else self.once.category
+
+    @property
+    def cost_nanos(self) -> int:
+        """Return what it costs: a payment nothing."""
+        return 0 if self.once is not None and self.once.is_payment else self.nanos
+
+
+_charge, _use = maker(Charge), maker(Use)
 
 
 def charges(actor: Actor, *, period: Period, position: Position) -> Iterator[Charge]:
     """Yield every charge of a period that was recorded up to `position` and `actor` may see."""
-    payers = _Payers(actor)
+    payers = payers_of(actor)
     yield from heapq.merge(
-        _usage(payers, period, position),
-        _storage(payers, period, position),
-        _others(payers, period, position),
+        _usage(actor, payers, period, position),
+        _storage(actor, payers, period, position),
+        _others(actor, payers, period, position),
         key=lambda charge: charge.position,
     )
 
 
-class _Payers:
-    """The accounts that pay, with the names of those they belong to."""
+def payers_of(actor: Actor) -> dict[UUID, Payer]:
+    """Return the accounts that pay and the actor may see, by id."""
+    rows = list(visible(actor, AccountRow).filter(kind__in=PAYING_KINDS))
+    parties = {row.tenant_id for row in rows} | {row.subscriber_id for row in rows}
+    names = queries.party_names(TenantId(each) for each in parties if each)
+    return {row.pk: _payer(row, names) for row in rows}
 
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        rows = visible(actor, AccountRow).filter(kind__in=PAYING_KINDS)
-        self.accounts: dict[UUID, AccountRow] = {row.pk: row for row in rows}
-        parties = {row.tenant_id for row in self.accounts.values()}
-        parties |= {row.subscriber_id for row in self.accounts.values()}
-        self.names = queries.party_names(TenantId(each) for each in parties if each)
 
-    def charge(
-        self,
-        account_id: UUID,
-        *,
-        kind: ChargeKind,
-        nanos: int,
-        row: UsageChargeRow | StorageChargeRow | PostingRow,
-        reference: str,
-        lease_id: UUID | None,
-        use: Use | None = None,
-        storage: Storage | None = None,
-    ) -> Charge:
-        account = self.accounts[account_id]
-        assert account.tenant_id is not None
-        unit_id = account.subscriber_id
-        return Charge(
-            kind=kind,
+def _payer(row: AccountRow, names: dict[UUID, str]) -> Payer:
+    assert row.tenant_id is not None
+    unit_id = row.subscriber_id
+    return Payer(
+        account_id=row.pk,
+        account_title=row.title,
+        prepaid=row.kind == "prepaid",
+        tenant_id=row.tenant_id,
+        tenant_title=names.get(row.tenant_id) or str(row.tenant_id),
+        unit_id=unit_id,
+        unit_title=(names.get(unit_id) or str(unit_id)) if unit_id else "",
+        currency=row.currency,
+    )
+
+
+def _usage(
+    actor: Actor, payers: dict[UUID, Payer], period: Period, position: Position
+) -> Iterator[Charge]:
+    rows = visible(actor, UsageChargeRow).filter(
+        period=str(period), position__lte=position, account_id__in=list(payers)
+    )
+    known: dict[tuple[object, ...], Terms] = {}
+    own = ("position", "entry_id", "account_id", "charged_nanos", "at", "lease_id", "starts_at")
+    told = rows.order_by("position").values_list(*own, "ends_at", "gpu_millis", "energy_mj", *TERMS)
+    for (
+        place,
+        entry_id,
+        account_id,
+        nanos,
+        at,
+        lease_id,
+        starts_at,
+        ends_at,
+        gpu_millis,
+        energy_mj,
+        *common,
+    ) in told.iterator(CHUNK):
+        key = tuple(common)
+        terms = known.get(key)
+        if terms is None:
+            if len(known) >= TERMS_KNOWN:
+                known.clear()
+            terms = known[key] = Terms(*common)
+        yield _charge(
+            position=place,
+            entry_id=entry_id,
+            payer=payers[account_id],
+            nanos=nanos,
+            reference=terms.sku,
+            at=at,
+            lease_id=lease_id,
+            use=_use(
+                terms=terms,
+                starts_at=starts_at,
+                ends_at=ends_at,
+                gpu_millis=gpu_millis,
+                energy_mj=energy_mj,
+            ),
+        )
+
+
+def _storage(
+    actor: Actor, payers: dict[UUID, Payer], period: Period, position: Position
+) -> Iterator[Charge]:
+    rows = visible(actor, StorageChargeRow).filter(
+        period=str(period), position__lte=position, account_id__in=list(payers)
+    )
+    for row in rows.order_by("position").iterator(CHUNK):
+        yield Charge(
             position=row.position,
             entry_id=row.entry_id,
-            account_id=account_id,
-            account_title=account.title,
-            prepaid=account.kind == "prepaid",
-            tenant_id=account.tenant_id,
-            tenant_title=self.names.get(account.tenant_id) or str(account.tenant_id),
-            unit_id=unit_id,
-            unit_title=(self.names.get(unit_id) or str(unit_id)) if unit_id else "",
-            money=Money(nanos, account.currency),
-            reference=reference,
-            at=row.at,
-            lease_id=lease_id,
-            use=use,
-            storage=storage,
-        )
-
-
-def _usage(payers: _Payers, period: Period, position: Position) -> Iterator[Charge]:
-    rows = visible(payers.actor, UsageChargeRow).filter(
-        period=str(period), position__lte=position, account_id__in=list(payers.accounts)
-    )
-    for row in rows.order_by("position").iterator(CHUNK):
-        use = Use(
-            lease_id=row.lease_id,
-            starts_at=row.starts_at,
-            ends_at=row.ends_at,
-            gpu_millis=row.gpu_millis,
-            price=Rate(row.price_nanos, row.currency),
-            list_price=Rate(row.list_price_nanos, row.currency),
-            cost_centre=row.cost_centre,
-            sku=row.sku,
-            region=row.region,
-            service_class=row.service_class,
-            provider=row.provider,
-            energy_mj=row.energy_mj,
-        )
-        yield payers.charge(
-            row.account_id,
-            kind="usage",
+            payer=payers[row.account_id],
             nanos=row.charged_nanos,
-            row=row,
-            reference=row.sku,
-            lease_id=row.lease_id,
-            use=use,
-        )
-
-
-def _storage(payers: _Payers, period: Period, position: Position) -> Iterator[Charge]:
-    rows = visible(payers.actor, StorageChargeRow).filter(
-        period=str(period), position__lte=position, account_id__in=list(payers.accounts)
-    )
-    for row in rows.order_by("position").iterator(CHUNK):
-        storage = Storage(
-            volume_id=row.volume_id,
-            title=row.title,
-            starts_at=row.starts_at,
-            ends_at=row.ends_at,
-            byte_seconds=row.byte_seconds,
-            price_nanos=row.nanos_per_gib_month,
-            cost_centre=row.cost_centre,
-        )
-        yield payers.charge(
-            row.account_id,
-            kind="storage",
-            nanos=row.charged_nanos,
-            row=row,
             reference=row.title,
+            at=row.at,
             lease_id=None,
-            storage=storage,
+            storage=Storage(
+                volume_id=row.volume_id,
+                title=row.title,
+                starts_at=row.starts_at,
+                ends_at=row.ends_at,
+                byte_seconds=row.byte_seconds,
+                price_nanos=row.nanos_per_gib_month,
+                cost_centre=row.cost_centre,
+            ),
         )
 
 
-def _others(payers: _Payers, period: Period, position: Position) -> Iterator[Charge]:
-    rows = visible(payers.actor, PostingRow).filter(
+def _others(
+    actor: Actor, payers: dict[UUID, Payer], period: Period, position: Position
+) -> Iterator[Charge]:
+    every_kind: tuple[EntryKind, ...] = get_args(EntryKind)
+    known = {kind: found for kind in every_kind if (found := once(kind)) is not None}
+    rows = visible(actor, PostingRow).filter(
         period=str(period),
         position__lte=position,
-        kind__in=("funds", "compensation"),
-        account_id__in=list(payers.accounts),
+        kind__in=list(known),
+        account_id__in=list(payers),
     )
     for row in rows.order_by("position").iterator(CHUNK):
-        bought = row.kind == "funds"
-        if bought and payers.accounts[row.account_id].kind != "prepaid":
+        payer, what = payers[row.account_id], known[row.kind]  # type: ignore[index]  # filtered
+        if what.is_payment and not payer.prepaid:
             continue  # settling what was charged before is no new charge
-        yield payers.charge(
-            row.account_id,
-            kind="purchase" if bought else "credit",
-            nanos=row.nanos if bought else -row.nanos,
-            row=row,
+        yield Charge(
+            position=row.position,
+            entry_id=row.entry_id,
+            payer=payer,
+            nanos=row.nanos if what.is_payment else -row.nanos,
             reference=row.reference,
+            at=row.at,
             lease_id=row.lease_id,
+            once=what,
         )

@@ -1,134 +1,127 @@
-"""Charges as FOCUS 1.2 rows: the FinOps Open Cost and Usage Specification, as CSV.
+"""Charges as rows of FOCUS: the FinOps Open Cost and Usage Specification.
 
-49 columns of the specification and six of ours, which begin with x_ and come last. Costs are
-written to the nano-unit, quantities to 18 places: a charge is rated in whole nano-units, so unit
-price times quantity gives the cost back to within the nano-unit that the specification's rules
-allow. What is not known is left empty, which means null.
+Costs are written to the nano-unit, quantities to 18 places: a charge is rated in whole nano-units,
+so unit price times quantity gives the cost back to within the nano-unit that the specification's
+rules allow. What is not known is left empty, which means null.
 
 Prepaid accounts are billed when they pay in (Purchase) and bear the cost when they use
 (EffectiveCost); others are billed for use. Compensation is a Credit.
+
+A row has two parts: what it shares with the other charges of its payer on its terms, and its own.
+Whoever writes many rows makes the first part once (`focus_csv`, `focus_parquet`).
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from ledger.domain.money import MILLIS_PER_HOUR, NANOS_PER_UNIT
 from ledger.domain.periods import Period
 from ledger.domain.storage import GIB_MONTH
-from ledger.exports.cells import harmless
-from ledger.exports.charges import Charge, Storage, Use
-from ledger.exports.focus_columns import COLUMNS
+from ledger.exports.charges import Charge, Payer, Storage, Terms, Use
+from ledger.exports.kinds import Once
 
-VERSION = "FOCUS 1.2"
 ISSUER = "Offpeak"
 QUANTITY_PLACES = 18
+ZERO = "0.000000000"
+NOT_HOSTED = "Not Applicable"
+"""HostProviderName of what no machine stands behind, such as a payment."""
+MOMENTS_KNOWN = 4_096
+
+Row = dict[str, str]
 
 
-def lines(charges: Iterable[Charge], *, period: Period) -> Iterator[str]:
-    """Yield the lines of the CSV file, the header first."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    writer.writerow(COLUMNS)
-    for charge in charges:
-        yield _taken(buffer)
-        row = row_of(charge, period=period)
-        writer.writerow(harmless(row.get(column, "") for column in COLUMNS))
-    yield _taken(buffer)
-
-
-def _taken(buffer: io.StringIO) -> str:
-    text = buffer.getvalue()
-    buffer.seek(0)
-    buffer.truncate()
-    return text
-
-
-def row_of(charge: Charge, *, period: Period) -> dict[str, str]:
-    """Return one charge as a FOCUS row; columns that are null are left out."""
-    row = _who(charge, period)
-    match charge.kind:
-        case "usage":
-            assert charge.use is not None
-            row |= _usage(charge, charge.use)
-        case "storage":
-            assert charge.storage is not None
-            row |= _storage(charge, charge.storage)
-        case "purchase":
-            row |= _purchase(charge)
-        case "credit":
-            row |= _credit(charge)
-    if _is_correction(charge, period):
-        row["ChargeClass"] = "Correction"
+def row_of(charge: Charge, *, period: Period) -> Row:
+    """Return one charge as a row of any version; columns that are null are left out."""
+    row = shared_part(charge, period=period) | own_part(charge)
     return {column: value for column, value in row.items() if value}
 
 
-def _is_correction(charge: Charge, period: Period) -> bool:
+def shared_key(charge: Charge, period: Period) -> Hashable:
+    """Return what tells apart the charges that share a part: the same key, the same part."""
+    return (charge.payer, charge.use and charge.use.terms, charge.once, _correction(charge, period))
+
+
+def shared_part(charge: Charge, *, period: Period) -> Row:
+    """Return the columns that all charges with the same `shared_key` have alike."""
+    row = _who(charge.payer, period) | {"ChargeClass": _correction(charge, period)}
+    if charge.use is not None:
+        return row | _use_shared(charge.payer, charge.use.terms)
+    if charge.storage is not None:
+        return row | _STORAGE
+    assert charge.once is not None
+    return row | _once_shared(charge.once)
+
+
+def own_part(charge: Charge) -> Row:
+    """Return the columns of one charge alone; always the same ones for the same `shared_key`."""
+    row = {
+        "x_JournalEntryId": str(charge.entry_id),
+        "x_LeaseId": "" if charge.lease_id is None else str(charge.lease_id),
+    }
+    if charge.use is not None:
+        return row | _use_own(charge, charge.use)
+    if charge.storage is not None:
+        return row | _storage_own(charge, charge.storage)
+    assert charge.once is not None
+    return row | _once_own(charge, charge.once)
+
+
+def _correction(charge: Charge, period: Period) -> str:
     """Tell if a charge is for a month that was closed when it was recorded."""
     of = charge.use or charge.storage
-    return of is not None and Period.of(of.starts_at) < period
+    return "Correction" if of is not None and of.starts_at < period.window.starts_at else ""
 
 
-def _who(charge: Charge, period: Period) -> dict[str, str]:
-    if charge.unit_id is None:
-        sub = (f"offpeak:account/{charge.account_id}", charge.account_title, "Account")
+def _who(payer: Payer, period: Period) -> Row:
+    if payer.unit_id is None:
+        sub = (f"offpeak:account/{payer.account_id}", payer.account_title, "Account")
     else:
-        sub = (f"offpeak:unit/{charge.unit_id}", charge.unit_title, "Business unit")
+        sub = (f"offpeak:unit/{payer.unit_id}", payer.unit_title, "Business unit")
     month = period.window
     return {
-        "BillingAccountId": f"offpeak:tenant/{charge.tenant_id}",
-        "BillingAccountName": charge.tenant_title,
+        "BillingAccountId": f"offpeak:tenant/{payer.tenant_id}",
+        "BillingAccountName": payer.tenant_title,
         "BillingAccountType": "Organization",
-        "BillingCurrency": charge.money.currency,
+        "BillingCurrency": payer.currency,
         "BillingPeriodStart": _moment(month.starts_at),
         "BillingPeriodEnd": _moment(month.ends_at),
         "InvoiceIssuerName": ISSUER,
-        "PricingCurrency": charge.money.currency,
+        "PricingCurrency": payer.currency,
         "ProviderName": ISSUER,
         "PublisherName": ISSUER,
+        "ServiceProviderName": ISSUER,
+        "HostProviderName": ISSUER,
         "SubAccountId": sub[0],
         "SubAccountName": sub[1],
         "SubAccountType": sub[2],
-        "x_JournalEntryId": str(charge.entry_id),
-        "x_LeaseId": str(charge.lease_id or ""),
     }
 
 
-def _usage(charge: Charge, use: Use) -> dict[str, str]:
-    cost, quantity = amount(charge.money.nanos), gpu_hours(use.gpu_millis)
-    price, list_price = use.price.nanos_per_gpu_hour, use.list_price.nanos_per_gpu_hour
-    sku = use.sku or "GPU"
-    pricing = use.service_class or "market"
-    return {
-        "BilledCost": amount(0) if charge.prepaid else cost,
+# --- use -----------------------------------------------------------------------------------
+
+
+def _use_shared(payer: Payer, terms: Terms) -> Row:
+    price, list_price = amount(terms.price_nanos), amount(terms.list_price_nanos)
+    sku, pricing = _sku(terms), terms.service_class or "market"
+    shared = {
         "ChargeCategory": "Usage",
-        "ChargeDescription": f"{sku}, lease {use.lease_id}, {quantity_text(use)} GPU-hours",
         "ChargeFrequency": "Usage-Based",
-        "ChargePeriodStart": _moment(use.starts_at),
-        "ChargePeriodEnd": _moment(use.ends_at, up=True),
-        "ConsumedQuantity": quantity,
         "ConsumedUnit": "GPU-Hours",
-        "ContractedCost": cost,
-        "ContractedUnitPrice": amount(price),
-        "EffectiveCost": cost,
-        "ListCost": amount(use.list_price.charge(use.gpu_millis).nanos),
-        "ListUnitPrice": amount(list_price),
-        "PricingCategory": "Standard" if use.provider else "Dynamic",
-        "PricingCurrencyContractedUnitPrice": amount(price),
-        "PricingCurrencyEffectiveCost": cost,
-        "PricingCurrencyListUnitPrice": amount(list_price),
-        "PricingQuantity": quantity,
+        "ContractedUnitPrice": price,
+        "HostProviderName": terms.provider or ISSUER,
+        "ListUnitPrice": list_price,
+        "PricingCategory": "Standard" if terms.provider else "Dynamic",
+        "PricingCurrencyContractedUnitPrice": price,
+        "PricingCurrencyListUnitPrice": list_price,
         "PricingUnit": "GPU-Hours",
-        "PublisherName": use.provider or ISSUER,
-        "RegionId": use.region,
-        "RegionName": use.region,
-        "ResourceId": f"offpeak:lease/{use.lease_id}",
-        "ResourceName": f"lease {use.lease_id}",
-        "ResourceType": "Cloud GPU lease" if use.provider else "GPU lease",
+        "PublisherName": terms.provider or ISSUER,
+        "RegionId": terms.region,
+        "RegionName": terms.region,
+        "ResourceType": "Cloud GPU lease" if terms.provider else "GPU lease",
         "ServiceCategory": "Compute",
         "ServiceName": "GPU lease",
         "ServiceSubcategory": "Virtual Machines",
@@ -136,67 +129,106 @@ def _usage(charge: Charge, use: Use) -> dict[str, str]:
         "SkuMeter": "GPU time",
         "SkuPriceDetails": _json({"x_ServiceClass": pricing}),
         "SkuPriceId": f"{sku}:{pricing}",
-        "Tags": _json({"cost_center": use.cost_centre}),
-        "x_CostCenter": use.cost_centre,
+        "Tags": _json({"cost_center": terms.cost_centre}),
+        "x_CostCenter": terms.cost_centre,
+        "x_ServiceClass": terms.service_class,
+    }
+    return shared | ({"BilledCost": ZERO} if payer.prepaid else {})
+
+
+def _use_own(charge: Charge, use: Use) -> Row:
+    cost, quantity, lease = amount(charge.nanos), gpu_hours(use.gpu_millis), str(charge.lease_id)
+    list_cost = use.terms.list_price_nanos * use.gpu_millis // MILLIS_PER_HOUR
+    own = {
+        "ChargeDescription": (
+            f"{_sku(use.terms)}, lease {lease}, {quantity_text(use.gpu_millis)} GPU-hours"
+        ),
+        "ChargePeriodStart": _moment(use.starts_at),
+        "ChargePeriodEnd": _moment_up(use.ends_at),
+        "ConsumedQuantity": quantity,
+        "ContractedCost": cost,
+        "EffectiveCost": cost,
+        "ListCost": amount(list_cost),
+        "PricingCurrencyEffectiveCost": cost,
+        "PricingQuantity": quantity,
+        "ResourceId": f"offpeak:lease/{lease}",
+        "ResourceName": f"lease {lease}",
         "x_GpuMilliseconds": str(use.gpu_millis),
         "x_EnergyMillijoules": "" if use.energy_mj is None else str(use.energy_mj),
-        "x_ServiceClass": use.service_class,
     }
+    if not charge.payer.prepaid:
+        own["BilledCost"] = cost
+    return own
 
 
-def _storage(charge: Charge, kept: Storage) -> dict[str, str]:
-    cost, price = amount(charge.money.nanos), amount(kept.price_nanos)
+def _sku(terms: Terms) -> str:
+    return terms.sku or "GPU"
+
+
+# --- storage -------------------------------------------------------------------------------
+
+_STORAGE: Row = {
+    "ChargeCategory": "Usage",
+    "ChargeFrequency": "Usage-Based",
+    "ConsumedUnit": "GiB-Months",
+    "PricingCategory": "Standard",
+    "PricingUnit": "GiB-Months",
+    "ResourceType": "Volume",
+    "ServiceCategory": "Storage",
+    "ServiceName": "Volume storage",
+    "ServiceSubcategory": "File Storage",
+    "SkuId": "VOLUME",
+    "SkuMeter": "Stored files",
+    "SkuPriceId": "VOLUME:GiB-Month",
+}
+
+
+def _storage_own(charge: Charge, kept: Storage) -> Row:
+    cost, price = amount(charge.nanos), amount(kept.price_nanos)
     quantity = gib_months(kept.byte_seconds)
     return {
-        "BilledCost": amount(0) if charge.prepaid else cost,
-        "ChargeCategory": "Usage",
+        "BilledCost": ZERO if charge.payer.prepaid else cost,
         "ChargeDescription": f"{kept.title}: {quantity[:8]} GiB-months",
-        "ChargeFrequency": "Usage-Based",
         "ChargePeriodStart": _moment(kept.starts_at),
-        "ChargePeriodEnd": _moment(kept.ends_at, up=True),
+        "ChargePeriodEnd": _moment_up(kept.ends_at),
         "ConsumedQuantity": quantity,
-        "ConsumedUnit": "GiB-Months",
         "ContractedCost": cost,
         "ContractedUnitPrice": price,
         "EffectiveCost": cost,
         "ListCost": cost,
         "ListUnitPrice": price,
-        "PricingCategory": "Standard",
         "PricingCurrencyContractedUnitPrice": price,
         "PricingCurrencyEffectiveCost": cost,
         "PricingCurrencyListUnitPrice": price,
         "PricingQuantity": quantity,
-        "PricingUnit": "GiB-Months",
         "ResourceId": f"offpeak:volume/{kept.volume_id}",
         "ResourceName": kept.title,
-        "ResourceType": "Volume",
-        "ServiceCategory": "Storage",
-        "ServiceName": "Volume storage",
-        "ServiceSubcategory": "File Storage",
-        "SkuId": "VOLUME",
-        "SkuMeter": "Stored files",
-        "SkuPriceId": "VOLUME:GiB-Month",
         "Tags": _json({"cost_center": kept.cost_centre}),
         "x_CostCenter": kept.cost_centre,
     }
 
 
-def _purchase(charge: Charge) -> dict[str, str]:
-    paid = amount(charge.money.nanos)
-    return _once(charge) | {
-        "BilledCost": paid,
-        "ChargeCategory": "Purchase",
-        "ChargeDescription": f"Funds paid in: {charge.reference}",
-        "ContractedCost": paid,
+# --- what happens once ---------------------------------------------------------------------
+
+
+def _once_shared(once: Once) -> Row:
+    shared = {
+        "ChargeCategory": once.category,
+        "ChargeFrequency": "One-Time",
+        "HostProviderName": NOT_HOSTED,
+        "ServiceCategory": "Other",
+        "ServiceName": "Offpeak billing",
+        "ServiceSubcategory": "Other (Other)",
+        "Tags": _json({}),
+    }
+    if once.category != "Purchase":
+        return shared
+    return shared | {
         "ContractedUnitPrice": "1",
-        "EffectiveCost": amount(0),
-        "ListCost": paid,
         "ListUnitPrice": "1",
         "PricingCategory": "Standard",
         "PricingCurrencyContractedUnitPrice": "1",
-        "PricingCurrencyEffectiveCost": amount(0),
         "PricingCurrencyListUnitPrice": "1",
-        "PricingQuantity": paid,
         "PricingUnit": "Credits",
         "SkuId": "FUNDS",
         "SkuMeter": "Prepaid funds",
@@ -204,31 +236,25 @@ def _purchase(charge: Charge) -> dict[str, str]:
     }
 
 
-def _credit(charge: Charge) -> dict[str, str]:
-    given = amount(charge.money.nanos)
-    return _once(charge) | {
-        "BilledCost": amount(0) if charge.prepaid else given,
-        "ChargeCategory": "Credit",
-        "ChargeDescription": f"Compensation: lease {charge.lease_id} was reclaimed by its owner",
-        "ContractedCost": given,
-        "EffectiveCost": given,
-        "ListCost": given,
-        "PricingCurrencyEffectiveCost": given,
-    }
-
-
-def _once(charge: Charge) -> dict[str, str]:
-    """Return what charges have in common that happen once: their period is the day."""
+def _once_own(charge: Charge, once: Once) -> Row:
+    """Return what is told of a charge that happens once: its period is the day."""
     day = charge.at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return {
-        "ChargeFrequency": "One-Time",
+    moved, cost = amount(charge.nanos), amount(charge.cost_nanos)
+    is_billed = once.is_payment or not charge.payer.prepaid
+    own = {
+        "BilledCost": moved if is_billed else ZERO,
+        "ChargeDescription": once.words.format(reference=charge.reference, lease=charge.lease_id),
         "ChargePeriodStart": _moment(day),
         "ChargePeriodEnd": _moment(day + timedelta(days=1)),
-        "ServiceCategory": "Other",
-        "ServiceName": "Offpeak billing",
-        "ServiceSubcategory": "Other (Other)",
-        "Tags": _json({}),
+        "ContractedCost": moved,
+        "EffectiveCost": cost,
+        "ListCost": moved,
+        "PricingCurrencyEffectiveCost": cost,
     }
+    return own | ({"PricingQuantity": moved} if once.category == "Purchase" else {})
+
+
+# --- figures -------------------------------------------------------------------------------
 
 
 def amount(nanos: int) -> str:
@@ -251,18 +277,22 @@ def gib_months(byte_seconds: int) -> str:
     return f"{scaled // scale}.{scaled % scale:0{QUANTITY_PLACES}d}"
 
 
-def quantity_text(use: Use) -> str:
-    """Write a use as a person reads it."""
-    thousandths = (use.gpu_millis + MILLIS_PER_HOUR // 2_000) * 1_000 // MILLIS_PER_HOUR
+def quantity_text(gpu_millis: int) -> str:
+    """Write GPU-milliseconds as GPU-hours that a person reads."""
+    thousandths = (gpu_millis + MILLIS_PER_HOUR // 2_000) * 1_000 // MILLIS_PER_HOUR
     return f"{thousandths // 1_000}.{thousandths % 1_000:03d}"
 
 
-def _moment(moment: datetime, *, up: bool = False) -> str:
-    """Write a moment in UTC to the second: earlier, or later where `up`."""
-    moment = moment.astimezone(UTC)
-    if up and moment.microsecond:
-        moment += timedelta(seconds=1)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+@lru_cache(MOMENTS_KNOWN)
+def _moment(moment: datetime) -> str:
+    """Write a moment in UTC to the second that it is in."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@lru_cache(MOMENTS_KNOWN)
+def _moment_up(moment: datetime) -> str:
+    """Write a moment in UTC to the second by which it is over."""
+    return _moment(moment + timedelta(seconds=1) if moment.microsecond else moment)
 
 
 def _json(value: dict[str, str]) -> str:

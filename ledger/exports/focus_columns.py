@@ -1,8 +1,8 @@
-"""The columns of a FOCUS 1.2 export in the order of the file: 49 of the standard, 6 of ours."""
+"""The columns of a FOCUS export in the order of the file: those of the standard, then ours."""
 
 from __future__ import annotations
 
-COLUMNS: tuple[str, ...] = (
+COLUMNS_1_2: tuple[str, ...] = (
     "AvailabilityZone",
     "BilledCost",
     "BillingAccountId",
@@ -58,4 +58,18 @@ COLUMNS: tuple[str, ...] = (
     "x_JournalEntryId",
     "x_GpuMilliseconds",
     "x_EnergyMillijoules",
+)
+
+ADDED_IN_1_3 = (
+    "AllocatedMethodDetails",
+    "AllocatedMethodId",
+    "AllocatedResourceId",
+    "AllocatedResourceName",
+    "AllocatedTags",
+    "HostProviderName",
+    "ServiceProviderName",
+)
+COLUMNS_1_3: tuple[str, ...] = (
+    *sorted((*(each for each in COLUMNS_1_2 if each[:2] != "x_"), *ADDED_IN_1_3)),
+    *(each for each in COLUMNS_1_2 if each[:2] == "x_"),
 )

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
 
 from ledger.domain.money import NANOS_PER_UNIT
+from ledger.domain.periods import Period
 from ledger.exports.cells import harmless
 from ledger.exports.entries import BookAccount, Books
 
@@ -52,40 +54,92 @@ JournalKey = tuple[str, str, str]
 Journals = dict[JournalKey, dict[BookAccount, int]]
 
 
-def lines(books: Books) -> Iterator[str]:
-    """Yield the lines of the CSV file, the header first."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    writer.writerow(COLUMNS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a journal, `number` of it from 1. minor: cents, or what the currency counts in; a
+    debit is below zero."""
+
+    entry_no: str
+    number: int
+    day: date
+    period: Period
+    account: BookAccount
+    minor: int
+    currency: str
+    cost_centre: str
+    kind: str
+    source: str
+
+    @property
+    def written(self) -> str:
+        """Return the amount without its sign."""
+        return _written(abs(self.minor), digits_of(self.currency))
+
+    @property
+    def is_debit(self) -> bool:
+        """Tell on which side it stands."""
+        return self.minor < 0
+
+
+def journals(books: Books) -> Iterator[list[Line]]:
+    """Yield the journals of a period, each as its lines, which sum to zero."""
     last_day = (books.period.window.ends_at - timedelta(days=1)).date()
     written = in_cents(_journals(books), opening=books.opening(), closing=books.closing())
-    for number, key in enumerate(sorted(written), start=1):
+    for journal, key in enumerate(sorted(written), start=1):
         kind, cost_centre, currency = key
-        digits = digits_of(currency)
-        for account in sorted(written[key], key=lambda each: (each.kind, str(each.account_id))):
-            minor = written[key][account]
-            writer.writerow(
-                harmless(
-                    [
-                        f"{books.period}-{number:04d}",
-                        last_day.isoformat(),
-                        str(books.period),
-                        str(account.account_id or account.kind),
-                        account.kind,
-                        account.title,
-                        _written(-minor, digits) if minor < 0 else "",
-                        _written(minor, digits) if minor >= 0 else "",
-                        currency,
-                        cost_centre,
-                        kind,
-                        f"offpeak:{books.period}@{books.position}",
-                    ]
-                )
+        accounts = sorted(written[key], key=lambda it: (it.kind, str(it.account_id)))
+        yield [
+            Line(
+                entry_no=f"{books.period}-{journal:04d}",
+                number=number,
+                day=last_day,
+                period=books.period,
+                account=account,
+                minor=written[key][account],
+                currency=currency,
+                cost_centre=cost_centre,
+                kind=kind,
+                source=f"offpeak:{books.period}@{books.position}",
             )
+            for number, account in enumerate(accounts, start=1)
+        ]
+
+
+def lines(books: Books) -> Iterator[str]:
+    """Yield the lines of the CSV file, the header first."""
+    return csv_lines(COLUMNS, _cells, journals(books))
+
+
+def csv_lines(
+    columns: Sequence[str], cells: Callable[[Line], Sequence[str]], told: Iterable[list[Line]]
+) -> Iterator[str]:
+    """Yield a CSV file of journals, a journal at a time."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow(columns)
+    for journal in told:
+        writer.writerows(harmless(cells(line)) for line in journal)
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
     yield buffer.getvalue()
+
+
+def _cells(line: Line) -> Sequence[str]:
+    return (
+        line.entry_no,
+        line.day.isoformat(),
+        str(line.period),
+        str(line.account.account_id or line.account.kind),
+        line.account.kind,
+        line.account.title,
+        line.written if line.is_debit else "",
+        "" if line.is_debit else line.written,
+        line.currency,
+        line.cost_centre,
+        line.kind,
+        line.source,
+    )
 
 
 def digits_of(currency: str) -> int:

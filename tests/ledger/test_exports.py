@@ -45,22 +45,27 @@ def written(
 def at_position(
     name: str, position: Position, *, actor: Actor = AUDITOR, period: Period = JANUARY
 ) -> str:
-    data = b"".join(exports.export(actor, name, period=period, position=position))
-    return data.decode()
+    return bytes_at(name, position, actor=actor, period=period).decode()
+
+
+def bytes_at(
+    name: str, position: Position, *, actor: Actor = AUDITOR, period: Period = JANUARY
+) -> bytes:
+    return b"".join(exports.export(actor, name, period=period, position=position))
 
 
 @pytest.mark.parametrize("name", sorted(exports.FORMATS))
 def test_an_export_at_a_position_stays_the_same_to_the_byte(month: MemoryStore, name: str) -> None:
     """I12: whatever is recorded later, and however often the tables are rebuilt."""
     position = month.head()
-    before = at_position(name, position)
+    before = bytes_at(name, position)
 
     book.fund(month, book.usd(3), account=prepaid(), entry="later")
     busy_month.follow(month)
     rebuild(month, MONEY)
 
-    assert at_position(name, position) == before
-    assert at_position(name, month.head()) != before
+    assert bytes_at(name, position) == before
+    assert bytes_at(name, month.head()) != before
 
 
 @pytest.mark.parametrize("name", ["focus", "gl"])
@@ -101,7 +106,7 @@ def test_a_manifest_describes_the_very_bytes(month: MemoryStore, name: str) -> N
 
     said = exports.manifest(AUDITOR, name, period=JANUARY, position=position)
 
-    data = at_position(name, position).encode()
+    data = bytes_at(name, position)
     assert said.sha256 == hashlib.sha256(data).hexdigest()
     assert (said.bytes, said.position, said.period) == (len(data), position, "2026-01")
     assert said.rows > busy_month.LEASES

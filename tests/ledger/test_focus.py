@@ -14,7 +14,7 @@ import pytest
 
 from ledger.eventstore.memory import MemoryStore
 from ledger.exports import export, focus
-from ledger.exports.focus_columns import COLUMNS
+from ledger.exports.focus_columns import COLUMNS_1_2 as COLUMNS
 from tests.ledger import busy_month
 from tests.ledger.busy_month import AUDITOR, JANUARY
 from tests.ledger.focus_rules import judge

@@ -79,6 +79,6 @@ def test_energy_stands_beside_the_charge_in_exports(world: World) -> None:
     rows = [
         row_of(charge, period=period)
         for charge in charges(CONSUMING, period=period, position=world.store.head())
-        if charge.kind == "usage"
+        if charge.use is not None
     ]
     assert [row.get("x_EnergyMillijoules") for row in rows] == ["180000000", None]

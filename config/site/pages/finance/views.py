@@ -215,7 +215,7 @@ def export(request: HttpRequest, name: str) -> StreamingHttpResponse:
     kind = exports.format_named(name)
     answer = StreamingHttpResponse(
         exports.export(actor, name, period=period, position=position),
-        content_type=f"{kind.media_type}; charset=utf-8",
+        content_type=kind.content_type,
     )
     file = f"offpeak-{name}-{period}-at-{position}.{kind.suffix}"
     answer["Content-Disposition"] = f'attachment; filename="{file}"'

@@ -1,0 +1,41 @@
+"""What each kind of journal entry is to the account that pays: where exports get their words.
+
+Use and storage have rows of their own, with all that bills say of them. Everything else happens
+once and is told by its line on the payer's account alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from ledger.domain.journal import EntryKind
+
+Category = Literal["Usage", "Purchase", "Tax", "Credit", "Adjustment"]
+"""ChargeCategory of FOCUS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An entry that is one charge. words: `{reference}` and `{lease}` of it are filled in.
+
+    is_payment: it moves what was paid in, so only who pays in before has it as a charge: it is
+    billed, and costs nothing yet. Of anything else the cost is what the account lost.
+    """
+
+    category: Category
+    words: str
+    is_payment: bool = False
+
+
+def once(kind: EntryKind) -> Once | None:
+    """Return what a kind of entry is to who pays; None: no charge, or one with rows of its own."""
+    match kind:
+        case "usage" | "storage" | "cost":
+            return None
+        case "funds":
+            return Once("Purchase", "Funds paid in: {reference}", is_payment=True)
+        case "compensation":
+            return Once("Credit", "Compensation: lease {lease} was reclaimed by its owner")
+        case _:
+            assert_never(kind)
