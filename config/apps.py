@@ -16,8 +16,8 @@ class SiteConfig(AppConfig):
         from config import checks  # noqa: F401  # registers itself
         from config.security.work_keys import work_keys
         from config.wiring import CLOSING_CHECKS, build_storage, build_store
-        from ledger import closing, eventstore
-        from marketplace import kernels, storage, vault
+        from ledger import closing, eventstore, vault
+        from marketplace import kernels, storage
 
         eventstore.install(lambda: build_store(settings.ENV))
         closing.install(CLOSING_CHECKS)

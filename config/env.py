@@ -185,6 +185,9 @@ class Env:
     """What we prove ourselves to the mail server with."""
     mail_from: str = ""
     """The address that mail comes from, such as offpeak@gpu.example."""
+    webhooks: str = "public"
+    """Where webhooks may lead: `public`, to public addresses by https; `private`, also into this
+    market's own network, by http too. Never to link-local addresses, where clouds keep keys."""
     throttle_per_minute: int = 1_200
     """API requests a token may make in a minute."""
     request_bytes_max: int = 2_097_152
@@ -248,6 +251,7 @@ DEMO_DEFAULTS: Mapping[str, object] = {
 FORMS: Mapping[str, tuple[str, str]] = {
     "mail_security": ("starttls|tls|none", "starttls, tls or none"),
     "mail_from": (r"[^@\s<>,]+@[^@\s<>,]+", "an address, such as offpeak@gpu.example"),
+    "webhooks": ("public|private", "public or private"),
     "currency": ("[A-Z]{3}", "a currency's three letters, such as USD"),
     "burst_cloud": ("none|fake|ec2", "none, fake or ec2"),
     "burst_home": ("on|off", "on or off"),

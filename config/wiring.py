@@ -31,6 +31,7 @@ import metering.policies
 import metering.projections
 import metering.watching
 from config.env import Env
+from config.notifying import deliveries
 from config.operations.hearing import answers
 from config.overflow import ADMIT_AGENT, overflow_loops, sweep_tokens
 from config.processes.beating import Beats
@@ -180,6 +181,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
         ),
+        deliveries(env),
         Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
@@ -416,6 +418,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "old-tokens",
         "old-keys",
         "closed-months",
+        "deliveries",
         "old-blobs",
         "volumes",
         "logs",

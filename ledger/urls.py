@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from ledger.api import accounts, invitations, money, parties, periods, tokens
+from ledger.api import accounts, invitations, money, notices, parties, periods, tokens, webhooks
 
 api_urls: list[URLPattern] = [
     path("me", parties.Me.as_view()),
@@ -45,6 +45,21 @@ api_urls: list[URLPattern] = [
     path("periods/<str:period>/reopening", periods.Reopening.as_view()),
     path("periods/<str:period>/reopening/approve", periods.ReopeningApproved.as_view()),
     path("periods/<str:period>/reopening/decline", periods.ReopeningDeclined.as_view()),
+    path("notices", notices.Notices.as_view()),
+    path("notices/read", notices.NoticesRead.as_view()),
+    path("notices/wishes", notices.Wishes.as_view()),
+    path("notices/wishes/<str:topic>", notices.WishOfTopic.as_view()),
+    path("notices/<uuid:notice_id>", notices.NoticeDetail.as_view()),
+    path("webhooks", webhooks.Webhooks.as_view()),
+    path("webhooks/<uuid:webhook_id>", webhooks.WebhookDetail.as_view()),
+    path("webhooks/<uuid:webhook_id>/secret", webhooks.WebhookSecret.as_view()),
+    path("webhooks/<uuid:webhook_id>/test", webhooks.WebhookTest.as_view()),
+    path("webhooks/<uuid:webhook_id>/on", webhooks.WebhookOn.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries", webhooks.Deliveries.as_view()),
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/again",
+        webhooks.DeliveryAgain.as_view(),
+    ),
     path("exports", money.Exports.as_view()),
     path("exports/manifest", money.ExportManifest.as_view()),
 ]

@@ -16,6 +16,7 @@ from django.db import connection, transaction
 
 from ledger.domain.ids import HostId, LeaseId, TenantId, UserId
 from ledger.eventstore.port import EventStore, Meta, Position, load
+from ledger.vault import Sealed, Vault, VaultLocked
 from marketplace.commands import secrets as commands
 from marketplace.domain.secrets.events import SecretsDelivered, SecretVersion
 from marketplace.domain.secrets.secret import (
@@ -30,7 +31,6 @@ from marketplace.domain.secrets.secret import (
 )
 from marketplace.models.secrets import SecretValueRow
 from marketplace.queries.leases import assignments_for
-from marketplace.vault import Sealed, Vault, VaultLocked
 
 BATCH = 500
 """So many values are wrapped anew in one transaction."""

@@ -37,6 +37,8 @@ Scope = Literal[
     "secrets:write",
     "billing:read",
     "billing:write",
+    "notices:read",
+    "notices:write",
     "tokens:read",
     "tokens:write",
     "agent",
@@ -58,6 +60,8 @@ ROLES_OF_SCOPE: dict[Scope, frozenset[Role]] = {
     "secrets:write": frozenset({"consumer", "operator"}),
     "billing:read": frozenset({"operator", "finance", "auditor"}),
     "billing:write": frozenset({"operator", "finance"}),
+    "notices:read": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
+    "notices:write": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
     "tokens:read": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
     "tokens:write": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
     "agent": frozenset(),
@@ -69,6 +73,7 @@ WITHIN: dict[str, frozenset[Scope]] = {
     "admin": frozenset({"tokens:read", "tokens:write"}),
     "bids:write": frozenset({"files:read", "files:write", "secrets:read"}),
     "secrets:write": frozenset({"secrets:read"}),
+    "notices:write": frozenset({"notices:read"}),
 }
 """What a scope holds besides itself: who may admit and dismiss people may see to their tokens, and
 who may bid may bring what the work needs, have what it made, and name the secrets it is handed."""

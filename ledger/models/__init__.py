@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledger.models.checkpoints import Checkpoint, ParkedReaction
+from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
 from ledger.models.money import (
     AccountRow,
     ClosedThroughRow,
@@ -29,9 +30,11 @@ from ledger.models.requests import RequestKey, TokenBucket
 
 __all__ = [
     "AccountRow",
+    "AttemptRow",
     "Checkpoint",
     "ClosedThroughRow",
     "DebtRow",
+    "DeliveryRow",
     "HoldRow",
     "InboxRow",
     "InvitationRow",
@@ -52,4 +55,5 @@ __all__ = [
     "TokenRow",
     "TokenUse",
     "UsageChargeRow",
+    "WebhookRow",
 ]

@@ -22,7 +22,15 @@ from ledger.queries.money import (
     telling_low,
     trial_balance,
 )
-from ledger.queries.notices import inbox, notice, unread_count, wishes, wishes_of
+from ledger.queries.notices import (
+    Wish,
+    inbox,
+    notice,
+    read_moments,
+    unread_count,
+    wishes,
+    wishes_of,
+)
 from ledger.queries.parties import (
     invitation_of_link,
     invitations,
@@ -55,6 +63,7 @@ __all__ = [
     "StatementLine",
     "StrayHold",
     "TrialBalance",
+    "Wish",
     "account",
     "accounts",
     "charged_so_far",
@@ -71,6 +80,7 @@ __all__ = [
     "notice",
     "party_names",
     "people",
+    "read_moments",
     "read_up_to",
     "running_low",
     "spend_by_cost_centre",

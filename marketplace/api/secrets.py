@@ -11,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.rest import Body, Endpoint, MomentField, TextField
+from ledger.vault import default_vault
 from marketplace import secrets
 from marketplace.domain.secrets.secret import VALUE_BYTES_MAX
 from marketplace.models.secrets import SecretRow
 from marketplace.queries import secrets as queries
-from marketplace.vault import default_vault
 
 BY_NAME = ("name", "secret_id")
 

@@ -23,12 +23,12 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.rest import Endpoint
 from ledger.rest.problems import answer_problem, field_problems
+from ledger.vault import default_vault
 from listings.queries import told_to_agent
 from marketplace.domain.bids.sources import read_source
 from marketplace.logs import default_logs
 from marketplace.queries.leases import Assignment, assignments_for
 from marketplace.secrets import handed_out
-from marketplace.vault import default_vault
 from metering.agent import later, sealing, wire
 from metering.agent.strict import Message
 from metering.ingest.contacts import note_beyond, note_seen, raise_alarm, register_agent

@@ -79,7 +79,7 @@ PLATFORM_ONLY = {
 CHOSEN_KEYS = {"PUT hosts/<uuid:host_id>"}
 """Writes that make a thing under a key of the caller's choice: one that another uses is free."""
 
-WORDS = {"name", "market", "round_id", "kind", "stream", "period"}
+WORDS = {"name", "market", "round_id", "kind", "stream", "period", "topic"}
 """Parameters of routes that are no ids of anybody's: names, and what the market shows to all."""
 
 QUERIES: Mapping[str, str] = {
@@ -185,6 +185,8 @@ BODIES: Mapping[str, Body] = {
         "manifest": its.ids["folder_id"].hex * 2,
         "base": 0,
     },
+    "PUT notices/wishes/<str:topic>": lambda its, own: {"in_inbox": True, "by_mail": False},
+    "POST webhooks": lambda its, own: {"url": "https://hooks.example/mine", "topics": ["money"]},
     "POST tokens": lambda its, own: {"title": "mine", "scopes": ["market:read"]},
     "POST hosts": lambda its, own: {"title": "rack", "region": "eu"},
     "PUT hosts/<uuid:host_id>": lambda its, own: {"title": "rack", "region": "eu"},
@@ -400,6 +402,7 @@ def path_of(route: Route, party: Party, *, strange: bool = False) -> str:
     words: dict[str, UUID | str] = {
         "name": "focus",
         "period": "2026-01",
+        "topic": "money",
         "market": "main",
         "kind": "quota",
         "stream": "stdout",

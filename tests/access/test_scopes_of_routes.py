@@ -77,6 +77,8 @@ WRITES = {
     "periods/<str:period>/reopening/approve": "billing:write",
     "periods/<str:period>/reopening/decline": "billing:write",
     "periods/<str:period>/soft-close": "billing:write",
+    "notices/read": "notices:write",
+    "notices/wishes/<str:topic>": "notices:write",
     "secrets/<str:name>": "secrets:write",
     "tokens": "tokens:write",
     "tokens/<uuid:token_id>": "tokens:write",
@@ -107,6 +109,7 @@ READS = {
     "market": "market:read",
     "markets": "market:read",
     "members": "admin",
+    "notices": "notices:read",
     "offers": "offers:read",
     "periods": "billing:read",
     "quotas": "market:read",
@@ -123,6 +126,7 @@ READS = {
     "tokens": "tokens:read",
     "trial-balance": "billing:read",
     "volumes": "files:read",
+    "webhooks": "admin",
     "workloads": "market:read",
 }
 """By the first part of the address."""

@@ -16,7 +16,8 @@ from django.utils import timezone
 
 from bursting.domain.events import BurstIntended, InstanceId
 from config.wiring import projections
-from ledger import commands
+from ledger import commands, webhooks
+from ledger.access import Actor
 from ledger.domain import account_ids, tokens
 from ledger.domain.event import Event
 from ledger.domain.events import (
@@ -42,13 +43,14 @@ from ledger.domain.ids import (
     UserId,
 )
 from ledger.domain.money import Money, Rate
+from ledger.domain.notices import To, notice_id_of
 from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
 from ledger.domain.span import Window
 from ledger.domain.tokens import SCOPES
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Expect, Meta, NewEvent
 from ledger.following import follow_projections
-from ledger.models import Checkpoint, Person
+from ledger.models import Checkpoint, DeliveryRow, Person
 from listings.domain.events import (
     Gpu,
     GpusListed,
@@ -137,6 +139,7 @@ def found(slug: str) -> Party:
     _burst(party, title, by, now)
     _govern(party, title, by, now)
     _bring(party, title, by, now)
+    _tell(party, title, by, now)
     return party
 
 
@@ -359,6 +362,41 @@ def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:
         at=now,
     )
     append(f"account-{volume.account_id}", stored, by=by)
+
+
+def _tell(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """Tell its people something, and post it to a webhook of theirs."""
+    tenant_id, to = TenantId(party.ids["tenant_id"]), To(tenant_id=TenantId(party.ids["tenant_id"]))
+    told = party.ids["notice_id"] = notice_id_of(to, "money", "low")
+    commands.give_notice(
+        default_store(),
+        to=to,
+        topic="money",
+        key="low",
+        title=title,
+        body=title,
+        by=by,
+        now=now,
+    )
+    actor = Actor(
+        tenant_id=tenant_id, user_id=UserId(party.ids["user_id"]), roles=frozenset({"operator"})
+    )
+    hook = party.ids["webhook_id"] = uuid4()
+    url = f"https://hooks.example/{party.slug}"
+    webhooks.add_webhook(actor, webhook_id=hook, url=url, topics=[], now=now)
+    sent = party.ids["delivery_id"] = uuid4()
+    DeliveryRow.objects.create(
+        delivery_id=sent,
+        tenant_id=tenant_id,
+        webhook_id=hook,
+        receiver=str(hook),
+        notice_id=told,
+        topic="money",
+        title=title,
+        body="{}",
+        due_at=now,
+        created_at=now,
+    )
 
 
 def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:

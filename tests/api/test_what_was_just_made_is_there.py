@@ -17,7 +17,20 @@ from ledger.eventstore import default_store
 from ledger.rest import Endpoint
 from tests.access.world import Party, follow, found
 
-OF_THE_STREAM_ALONE = {"burst/home-policy", "market/depth", "market/quotes", "workloads"}
+OF_THE_STREAM_ALONE = {
+    "burst/home-policy",
+    "market/depth",
+    "market/quotes",
+    "notices/wishes",
+    "webhooks",
+    "webhooks/<uuid:webhook_id>",
+    "webhooks/<uuid:webhook_id>/deliveries",
+    "webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/again",
+    "webhooks/<uuid:webhook_id>/on",
+    "webhooks/<uuid:webhook_id>/secret",
+    "webhooks/<uuid:webhook_id>/test",
+    "workloads",
+}
 """What these show comes from a stream itself or from no record at all, never from rows."""
 
 

@@ -16,6 +16,7 @@ from playwright.sync_api import Page
 
 from config.wiring import build_storage
 from ledger.domain.ids import LeaseId
+from ledger.vault import default_vault
 from listings.models import HostRow
 from marketplace import secrets
 from marketplace.commands import leases
@@ -24,7 +25,6 @@ from marketplace.models.bids import BidRow
 from marketplace.models.folders import FolderRow
 from marketplace.models.volumes import VolumeRow
 from marketplace.storage.port import BlobKey
-from marketplace.vault import default_vault
 from metering.ingest import tunnels
 from metering.ingest.tunnels import Agent, Holder
 from tests.marketplace.files.conftest import manifest_of, name_of

@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from ledger.vault import default_vault
 from marketplace import secrets
 from marketplace.models.secrets import SecretRow
-from marketplace.vault import default_vault
 from tests.pages.reading import html
 from tests.pages.world import BY, CONSUMER, OWNER, World
 

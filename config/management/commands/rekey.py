@@ -8,8 +8,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from config.security.work_keys import add_key, drop_old_keys
+from ledger.vault import default_vault
+from ledger.webhooks import rewrap_webhooks
 from marketplace.secrets import rewrap_all
-from marketplace.vault import default_vault
 
 
 class Command(BaseCommand):
@@ -23,6 +24,8 @@ class Command(BaseCommand):
         if not is_given:
             add_key(settings.HOME)
         done, locked = rewrap_all(default_vault())
+        signing, kept_shut = rewrap_webhooks(default_vault())
+        done, locked = done + signing, locked + kept_shut
         if locked:
             raise CommandError(
                 f"{done} values are wrapped anew. {locked} open with no key of this installation:"

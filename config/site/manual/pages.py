@@ -50,6 +50,7 @@ SHELVES = (
             "volumes",
             "checkpoints",
             "secrets",
+            "notifications",
             "access",
             "quotas",
             "metering",

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ledger.eventstore import default_store
+from ledger.vault import VaultLocked, default_vault
 from marketplace import secrets
 from marketplace.domain.secrets import secret as rules
 from marketplace.models.secrets import SecretRow, SecretValueRow
-from marketplace.vault import VaultLocked, default_vault
 from tests.access.conftest import Caller, admit
 from tests.marketplace.secrets.conftest import VALUE, read
 from tests.marketplace.secrets.hunting import tables_with

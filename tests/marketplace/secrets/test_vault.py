@@ -11,9 +11,10 @@ from django.core.management import CommandError, call_command
 
 from config.env import Env, read_env
 from config.security.work_keys import NAME, add_key, drop_old_keys, work_keys
-from marketplace import secrets, vault
+from ledger import vault
+from ledger.vault import Sealed, Vault, VaultLocked
+from marketplace import secrets
 from marketplace.models.secrets import SecretValueRow
-from marketplace.vault import Sealed, Vault, VaultLocked
 from tests.access.conftest import Caller
 from tests.marketplace.secrets.conftest import VALUE
 from tests.marketplace.secrets.hunting import files_with, tables_with

@@ -16,9 +16,9 @@ from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.queries import people
+from ledger.vault import default_vault
 from marketplace import secrets
 from marketplace.queries import secrets as queries
-from marketplace.vault import default_vault
 
 WHERE = "/settings/secrets"
 

@@ -1,0 +1,1 @@
+"""Ways out for notices. `port` says what a sender is; its siblings are the senders."""
