@@ -22,6 +22,7 @@ from config.security.signing_keys import disagreement
 from config.wiring import keeping_of
 from ledger import parking
 from ledger.access import Actor
+from ledger.carrying import carried_wrongly
 from ledger.closing import exports_that_differ
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
@@ -183,7 +184,7 @@ def _snapshots() -> Iterator[Finding]:
 
 def _invariants() -> Iterator[Finding]:
     yield _none_found("I1 no GPU is leased twice", _DOUBLE_LEASED, [])
-    wrong = disagreements()
+    wrong = disagreements() + carried_wrongly(default_store())
     yield Finding("I2 I3 the books balance", not wrong, "; ".join(wrong[:5]))
     other = exports_that_differ()
     yield Finding("exports of closed months stand", not other, "; ".join(other[:5]))

@@ -39,6 +39,7 @@ from config.processes.kernels import kernels_here
 from config.processes.loops import Loop, wake
 from config.site.live import tape
 from config.site.live.relay import Relay
+from ledger.carrying import carry_accounts_forward
 from ledger.closing import Checking, freeze_closed
 from ledger.collecting import let_go, settle
 from ledger.domain.uptime import Uptime
@@ -182,6 +183,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
         ),
         deliveries(env),
+        Loop("carried-accounts", 60.0, lambda store, now: carry_accounts_forward(store, now=now)),
         Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
@@ -417,6 +419,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "stray-holds",
         "old-tokens",
         "old-keys",
+        "carried-accounts",
         "closed-months",
         "deliveries",
         "old-blobs",

@@ -8,15 +8,15 @@ holds that are placed at once can never use the same money.
 from __future__ import annotations
 
 import re
-from collections import ChainMap
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, TypeVar, assert_never
 from uuid import UUID
 
-from ledger.domain import journal
+from ledger.domain import journal, reopening
 from ledger.domain.account_ids import earnings_account, fee_account
+from ledger.domain.carried import AccountCarried
 from ledger.domain.events import (
     AccountEvent,
     AccountKind,
@@ -39,6 +39,7 @@ from ledger.domain.holds import (
     HoldPlacedOtherwise,
     HoldUnknown,
     Usage,
+    hold_after,
     need_text,
 )
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, TenantId
@@ -118,10 +119,11 @@ class EntryRecordedOtherwise(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One account. `evolve` hands `holds` and `entries` on to the state it returns.
+    """One account. `evolve` hands `holds`, `entries` and `credited` on to the state it returns.
 
-    Both only ever gain ids and are as long as the account's life, so copying them at each event
-    would make loading quadratic; only the newest state of a fold may be asked.
+    They only ever gain ids, so copying them at each event would make loading quadratic; only the
+    newest state of a fold may be asked. They are asked by id and never walked: of an account that
+    was carried forward they hold what came since and find what is older (decision 116).
     """
 
     STREAM: ClassVar[str] = "account"
@@ -134,10 +136,17 @@ class Account:
     entries: MutableMapping[EntryId, journal.EntryEvent] = field(default_factory=dict)
     stored: Mapping[UUID, Stored] = field(default_factory=dict)
     """By volume, what of it was charged by now."""
+    credited: MutableMapping[str, EntryId] = field(default_factory=dict)
+    """By the name of its reference, the entry that first added funds for it."""
 
     def branch(self) -> Account:
         """Return this account so that it may go on without changing this one's holds."""
-        return replace(self, holds=ChainMap({}, self.holds), entries=ChainMap({}, self.entries))
+        return replace(self, **reopening.beside(self))
+
+    @classmethod
+    def reopened(cls, carried: AccountCarried, find: reopening.Find) -> Account:
+        """Return the account that was carried forward; `find` knows what is older, by its ids."""
+        return cls(**reopening.fields_of(carried, find))
 
     @classmethod
     def evolve(cls, state: Account | None, event: AccountEvent, /) -> Account:
@@ -150,21 +159,10 @@ class Account:
         match event:
             case BudgetSet():
                 return replace(state, overdraft_nanos=event.overdraft_nanos)
-            case HoldPlaced():
-                hold = Hold(
-                    hold_id=event.hold_id,
-                    placed=event.money,
-                    purpose=event.purpose,
-                    money=event.money,
-                    captured=Money(0, event.money.currency),
-                )
-                return state._with_hold(hold)
-            case HoldResized():
-                return state._with_hold(replace(state.holds[event.hold_id], money=event.money))
-            case HoldReleased():
-                return state._with_hold(replace(state.holds[event.hold_id], released=True))
+            case HoldPlaced() | HoldResized() | HoldReleased():
+                return state._with_hold(hold_after(state.holds.get(event.hold_id), event))
             case UsageCaptured():
-                hold = state.holds[event.hold_id].after(event)
+                hold = hold_after(state.holds[event.hold_id], event)
                 return state._with_hold(hold)._with_entry(event)
             case StorageCharged():
                 return replace(state._with_entry(event), stored=stored_after(state.stored, event))
@@ -183,6 +181,8 @@ class Account:
         own = self.opened.account_id
         moved = sum(line.nanos for line in event.postings if line.account_id == own)
         self.entries[event.entry_id] = event
+        if isinstance(event, FundsAdded):
+            self.credited.setdefault(journal.reference_name(event.reference), event.entry_id)
         return replace(self, total=Money(self.total.nanos + moved, self.total.currency))
 
     @property

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from unicodedata import category
 
 from ledger.domain import journal
-from ledger.domain.events import OwnerUse, UsageCaptured, UsageItem
+from ledger.domain.events import (
+    HoldPlaced,
+    HoldReleased,
+    HoldResized,
+    OwnerUse,
+    UsageCaptured,
+    UsageItem,
+)
 from ledger.domain.ids import HoldId, LeaseId
 from ledger.domain.money import NANOS_MAX, Money, Rate
 from ledger.domain.refusal import Invalid, Refusal, Unknown
@@ -202,3 +209,28 @@ class Hold:
             terms=(event.lease_id, event.price, event.fee_ppm),
             windows=self.windows if event.correction else (*self.windows, event.window),
         )
+
+
+HoldEvent = HoldPlaced | HoldResized | HoldReleased | UsageCaptured
+"""What happens to a hold."""
+HOLD_KINDS = (HoldPlaced, HoldResized, HoldReleased, UsageCaptured)
+
+
+def hold_after(before: Hold | None, event: HoldEvent) -> Hold:
+    """Return a hold after something happened to it; before: None where it is just placed."""
+    if isinstance(event, HoldPlaced):
+        return Hold(
+            hold_id=event.hold_id,
+            placed=event.money,
+            purpose=event.purpose,
+            money=event.money,
+            captured=Money(0, event.money.currency),
+        )
+    assert before is not None, "a hold is placed first"
+    match event:
+        case HoldResized():
+            return replace(before, money=event.money)
+        case HoldReleased():
+            return replace(before, released=True)
+        case UsageCaptured():
+            return before.after(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
+from unicodedata import normalize
 from uuid import uuid5
 
 from ledger.domain.events import (
@@ -47,6 +48,16 @@ def usage_entry(lease_id: LeaseId, window: Window, correction: int = 0) -> Entry
     """
     span = f"{window.starts_at.isoformat()}/{window.ends_at.isoformat()}"
     return EntryId(uuid5(lease_id, f"usage:{span}" + (f":{correction}" if correction else "")))
+
+
+def reference_name(reference: str) -> str:
+    """Return a reference without what people write differently: case, blanks, forms of letters."""
+    return " ".join(normalize("NFKC", reference).casefold().split())
+
+
+def payment_entry(account_id: AccountId, reference: str) -> EntryId:
+    """Return the entry of a payment to an account."""
+    return EntryId(uuid5(account_id, f"payment:{reference_name(reference)}"))
 
 
 def compensation_entry(lease_id: LeaseId, owner_id: TenantId) -> EntryId:

@@ -7,12 +7,11 @@ reference names the entry, not the request.
 from __future__ import annotations
 
 from datetime import datetime
-from unicodedata import normalize
-from uuid import uuid5
 
 from ledger.domain.accounts import Account
 from ledger.domain.events import FundsAdded
 from ledger.domain.ids import AccountId, EntryId
+from ledger.domain.journal import payment_entry, reference_name
 from ledger.domain.money import Money
 from ledger.domain.refusal import Invalid, Refusal
 
@@ -29,11 +28,6 @@ class PaymentRecorded(Refusal):
     """
 
 
-def payment_entry(account_id: AccountId, reference: str) -> EntryId:
-    """Return the entry of a payment to an account."""
-    return EntryId(uuid5(account_id, f"payment:{_name(reference)}"))
-
-
 def credit(
     account: Account, *, money: Money, reference: str, cash: AccountId, now: datetime
 ) -> list[FundsAdded]:
@@ -41,24 +35,27 @@ def credit(
 
     Raises: PaymentUnnamed, PaymentRecorded, and what `Account.add_funds` raises.
     """
-    name = _name(reference)
+    name = reference_name(reference)
     if not name:
         raise PaymentUnnamed()
-    # Also those of before payments named their entries.
-    for entry in account.entries.values():
-        if isinstance(entry, FundsAdded) and _name(entry.reference) == name:
-            raise PaymentRecorded(
-                entry_id=entry.entry_id,
-                reference=entry.reference,
-                amount=entry.money,
-                recorded_at=entry.at,
-            )
     entry_id = payment_entry(account.opened.account_id, reference)
+    before = _credited(account, entry_id, name)
+    if before is not None:
+        raise PaymentRecorded(
+            entry_id=before.entry_id,
+            reference=before.reference,
+            amount=before.money,
+            recorded_at=before.at,
+        )
     return account.add_funds(
         entry_id=entry_id, money=money, reference=reference, cash=cash, now=now
     )
 
 
-def _name(reference: str) -> str:
-    """Return a reference without what people write differently: case, blanks, forms of letters."""
-    return " ".join(normalize("NFKC", reference).casefold().split())
+def _credited(account: Account, entry_id: EntryId, name: str) -> FundsAdded | None:
+    """Return the first entry that added funds for a reference."""
+    # Also one that was not named by its reference, such as those of before payments were.
+    ids = [entry_id, account.credited.get(name)]
+    found = [account.entries.get(each) for each in ids if each is not None]
+    added = [each for each in found if isinstance(each, FundsAdded)]
+    return min(added, key=lambda each: each.at, default=None)

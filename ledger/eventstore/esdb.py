@@ -16,6 +16,8 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
+from uuid import UUID
 from weakref import WeakSet
 
 from esdbclient import EventStoreDBClient, StreamState
@@ -39,6 +41,7 @@ from ledger.eventstore.esdb_records import Chained, chained, opened, type_patter
 from ledger.eventstore.esdb_tails import IDS_KEPT, End, Tails
 from ledger.eventstore.port import (
     EVENT_BYTES_MAX,
+    NAMES,
     START,
     Appended,
     CaughtUp,
@@ -86,6 +89,7 @@ class EsdbStore:
 
     shares_django_transaction = False
     appends_whole = False
+    finds = False
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -144,9 +148,28 @@ class EsdbStore:
         """Let nobody else append, where the store can do that."""
         return nullcontext()
 
-    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+    def read_streams(
+        self, asked: Sequence[tuple[str, int]], *, first: int | None = None
+    ) -> dict[str, list[Recorded]]:
         """Return the events of several streams after a version of each."""
-        return read_one_by_one(self, asked)
+        return read_one_by_one(self, asked, first)
+
+    def read_last(self, streams: Sequence[str]) -> dict[str, Recorded]:
+        """Return the last event of each of these streams."""
+        ends = ((stream, self._stream_page(stream, newest=True, limit=1)) for stream in streams)
+        return {stream: page[0] for stream, page in ends if page}
+
+    def find_event(self, stream: str, event_id: UUID) -> Recorded | None:
+        """Return the event of a stream that has this id: the server has no index of them."""
+        return next((each for each in self.read_stream(stream) if each.id == event_id), None)
+
+    def find_named(self, stream: str, name: UUID, *, up_to_version: int) -> list[Recorded]:
+        """Return the events of a stream that carry an id: the server has no index of them."""
+        return [
+            each
+            for each in islice(self.read_stream(stream), up_to_version)
+            if any(getattr(each.event, field, None) == name for field in NAMES)
+        ]
 
     def read_all(
         self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None

@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Protocol
 from uuid import UUID
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 REMEMBERED_FROM = 24
 """Events from which on a stream is worth remembering; most streams never get so long."""
 REMEMBERED_MAX = 512
 """Streams remembered per store; the least recently used is forgotten."""
 TURN_SECONDS_MAX = 0.1
+CARRIED_FROM = 1_000
+"""Events from which on a stream may have been carried forward: what is shorter is just read."""
 LOCKS = 64
 """Locks that the streams of a store share, so that few wait for one another without need."""
 
@@ -33,12 +36,28 @@ LOCKS = 64
 class Streams(Protocol):
     """The part of a store that a fold reads: see `port.EventStore`."""
 
+    finds: bool
+
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Any]:
         """Yield a stream's records in version order."""
         ...
 
-    def read_streams(self, asked: Sequence[tuple[str, int]], /) -> Mapping[str, Sequence[Any]]:
+    def read_streams(
+        self, asked: Sequence[tuple[str, int]], /, *, first: int | None = None
+    ) -> Mapping[str, Sequence[Any]]:
         """Return the records of several streams after a version of each."""
+        ...
+
+    def read_last(self, streams: Sequence[str], /) -> Mapping[str, Any]:
+        """Return the last record of each of these streams."""
+        ...
+
+    def find_event(self, stream: str, event_id: UUID, /) -> Any:
+        """Return the record of a stream that has this id."""
+        ...
+
+    def find_named(self, stream: str, name: UUID, /, *, up_to_version: int) -> Sequence[Any]:
+        """Return the records of a stream that carry an id."""
         ...
 
 
@@ -56,12 +75,16 @@ class Fold:
     """A stream up to `version`: its state, and at which position each of its events stands.
 
     `after` hands `positions` on: a fold goes on from its newest state only.
+    began: the version up to which it was carried forward; `earlier` tells the positions of what is
+    older.
     """
 
     state: Any = None
     version: int = 0
     last: UUID | None = None
     positions: dict[UUID, int] = field(default_factory=dict)
+    began: int = 0
+    earlier: Callable[[UUID], int | None] | None = None
 
     def after(self, kind: type[Foldable], events: Iterable[Any]) -> Fold:
         """Return the fold with `events` added."""
@@ -70,7 +93,9 @@ class Fold:
             state = kind.evolve(state, recorded.event)
             version, last = recorded.version, recorded.id
             self.positions[recorded.id] = recorded.position
-        return self if version == self.version else Fold(state, version, last, self.positions)
+        if version == self.version:
+            return self
+        return Fold(state, version, last, self.positions, self.began, self.earlier)
 
 
 Key = tuple[type[Foldable], str]
@@ -185,9 +210,8 @@ def _fold_on(store: Streams, keys: Sequence[Key], memory: _Memory) -> list[Fold]
         [(stream, version)] = asked.items()
         tails = {stream: store.read_stream(stream, after_version=version)}
     else:
-        tails = {
-            stream: iter(tail) for stream, tail in store.read_streams([*asked.items()]).items()
-        }
+        found = store.read_streams([*asked.items()], first=CARRIED_FROM)
+        tails = {stream: _to_the_end(store, stream, tail) for stream, tail in found.items()}
     return [_folded(store, key, known[key], tails[key[1]], memory) for key in keys]
 
 
@@ -198,14 +222,77 @@ def _folded(
     if known is not None:
         first = next(tail, None)
         if first is not None and first.id == known.last:
-            known = known.after(kind, tail)
+            before, known = known, known.after(kind, tail)
+            if known.version // CARRIED_FROM != before.version // CARRIED_FROM:
+                known = _carried(store, kind, stream, after=known.began) or known
         else:
-            known = Fold().after(kind, store.read_stream(stream))
+            known = _from_start(store, kind, stream, store.read_stream(stream))
     else:
-        known = Fold().after(kind, tail)
+        known = _from_start(store, kind, stream, tail)
     if known.version >= REMEMBERED_FROM:
         memory.keep(key, known)
     return known
+
+
+def _to_the_end(store: Streams, stream: str, tail: Sequence[Any]) -> Iterator[Any]:
+    yield from tail
+    if len(tail) == CARRIED_FROM:
+        yield from store.read_stream(stream, after_version=tail[-1].version)
+
+
+def _from_start(store: Streams, kind: type[Foldable], stream: str, tail: Iterator[Any]) -> Fold:
+    """Fold a stream that nothing is remembered of."""
+    first = list(islice(tail, CARRIED_FROM))
+    if len(first) == CARRIED_FROM:
+        begun = _carried(store, kind, stream)
+        if begun is not None:
+            return begun
+    return Fold().after(kind, chain(first, tail))
+
+
+def carried_stream(stream: str) -> str:
+    """Return the stream that tells what another one was carried forward to."""
+    return f"carried-{stream}"
+
+
+def _carried(store: Streams, kind: type[Foldable], stream: str, *, after: int = 0) -> Fold | None:
+    """Fold a stream from what it was carried forward to; None: not since a version.
+
+    The event that it rests on must still be the one it was.
+    """
+    reopened = getattr(kind, "reopened", None)
+    if reopened is None or not store.finds:
+        return None
+    last = store.read_last([carried_stream(stream)]).get(carried_stream(stream))
+    if last is None or last.event.up_to_version <= after:
+        return None
+    return fold_carried(store, kind, stream, last.event)
+
+
+def fold_carried(
+    store: Streams, kind: type[Any], stream: str, carried: Any, *, most: int | None = None
+) -> Fold | None:
+    """Fold a stream, `most` events at most, from where it was carried forward to."""
+    version = carried.up_to_version
+    tail = store.read_stream(stream, after_version=version - 1)
+    first = next(tail, None)
+    if first is None or first.id != carried.event_id:
+        return None
+    known = ref(store)  # what is remembered of a store must not keep it
+
+    def find(name: UUID) -> list[Any]:
+        there = known()
+        assert there is not None, "whoever asks has the store"
+        return [each.event for each in there.find_named(stream, name, up_to_version=version)]
+
+    def earlier(event_id: UUID) -> int | None:
+        there = known()
+        found = there.find_event(stream, event_id) if there is not None else None
+        return None if found is None or found.version > version else int(found.position)
+
+    state = kind.reopened(carried, find)
+    begun = Fold(state, version, first.id, {first.id: first.position}, version, earlier)
+    return begun.after(kind, islice(tail, most))
 
 
 def beside(state: Any) -> Any:

@@ -11,6 +11,7 @@ from uuid import UUID
 from ledger.eventstore import chain, codec
 from ledger.eventstore.port import (
     EVENT_BYTES_MAX,
+    NAMES,
     START,
     Appended,
     CaughtUp,
@@ -35,11 +36,13 @@ class MemoryStore:
 
     shares_django_transaction = False
     appends_whole = True
+    finds = True
 
     def __init__(self) -> None:
         self._log: list[Recorded] = []
         self._streams: dict[str, list[Recorded]] = {}
         self._by_id: dict[UUID, Recorded] = {}
+        self._named: dict[tuple[str, UUID], list[Recorded]] = {}
         self._changed = threading.Condition(threading.RLock())
 
     def append(
@@ -112,6 +115,9 @@ class MemoryStore:
         self._log.append(recorded)
         mine.append(recorded)
         self._by_id[new.id] = recorded
+        for name in {getattr(new.event, field, None) for field in NAMES}:
+            if name is not None:
+                self._named.setdefault((stream, name), []).append(recorded)
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order."""
@@ -121,9 +127,25 @@ class MemoryStore:
         """Let nobody else append, where the store can do that."""
         return nullcontext()
 
-    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+    def read_streams(
+        self, asked: Sequence[tuple[str, int]], *, first: int | None = None
+    ) -> dict[str, list[Recorded]]:
         """Return the events of several streams after a version of each."""
-        return read_one_by_one(self, asked)
+        return read_one_by_one(self, asked, first)
+
+    def read_last(self, streams: Sequence[str]) -> dict[str, Recorded]:
+        """Return the last event of each of these streams."""
+        return {stream: self._streams[stream][-1] for stream in streams if stream in self._streams}
+
+    def find_event(self, stream: str, event_id: UUID) -> Recorded | None:
+        """Return the event of a stream that has this id."""
+        found = self._by_id.get(event_id)
+        return found if found is not None and found.stream == stream else None
+
+    def find_named(self, stream: str, name: UUID, *, up_to_version: int) -> list[Recorded]:
+        """Return the events of a stream that carry an id."""
+        found = self._named.get((stream, name), ())
+        return [each for each in found if each.version <= up_to_version]
 
     def read_all(
         self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from itertools import count
+from itertools import count, islice
 from typing import Any, ClassVar, NamedTuple, NewType, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
@@ -25,6 +25,8 @@ START = Position(0)
 NO_STREAM = 0
 """The version expected of a stream that must not exist yet."""
 
+NAMES = ("entry_id", "hold_id")
+"""Fields by whose ids the events of an account can be found."""
 EVENT_BYTES_MAX = 1_048_576
 DECIDE_ATTEMPTS_MAX = 8
 
@@ -222,6 +224,8 @@ class EventStore(Protocol):
     """True where an append and rows written through Django commit together."""
     appends_whole: bool
     """True where `append_whole` appends all or nothing."""
+    finds: bool
+    """True where `find_event` and `find_named` look into an index; else they read the stream."""
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
@@ -264,10 +268,27 @@ class EventStore(Protocol):
         """
         ...
 
-    def read_streams(self, asked: Sequence[tuple[str, int]]) -> Mapping[str, Sequence[Recorded]]:
+    def read_streams(
+        self, asked: Sequence[tuple[str, int]], *, first: int | None = None
+    ) -> Mapping[str, Sequence[Recorded]]:
         """Return the events of several streams after a version of each, each stream asked once.
 
-        In one round trip if it can.
+        first: no more than so many of each. In one round trip if it can.
+        """
+        ...
+
+    def read_last(self, streams: Sequence[str]) -> Mapping[str, Recorded]:
+        """Return the last event of each of these streams that has any."""
+        ...
+
+    def find_event(self, stream: str, event_id: UUID) -> Recorded | None:
+        """Return the event of a stream that has this id."""
+        ...
+
+    def find_named(self, stream: str, name: UUID, *, up_to_version: int) -> Sequence[Recorded]:
+        """Return the events of an account's stream that carry an id in one of `NAMES`.
+
+        In version order, up to a version.
         """
         ...
 
@@ -317,11 +338,12 @@ def one_by_one(store: EventStore, writes: Sequence[Write]) -> list[Appended]:
 
 
 def read_one_by_one(
-    store: EventStore, asked: Sequence[tuple[str, int]]
+    store: EventStore, asked: Sequence[tuple[str, int]], first: int | None
 ) -> dict[str, list[Recorded]]:
     """Read each: what `read_streams` does where the server has nothing better."""
     return {
-        stream: list(store.read_stream(stream, after_version=version)) for stream, version in asked
+        stream: list(islice(store.read_stream(stream, after_version=version), first))
+        for stream, version in asked
     }
 
 
@@ -409,7 +431,10 @@ def recorded_before(folded: folds.Fold, command_id: UUID, stream: str) -> Positi
     answered: int | None = None
     id_of = ids.named(command_id)
     for index in count():
-        position = folded.positions.get(id_of(f"{stream}#{index}"))
+        event_id = id_of(f"{stream}#{index}")
+        position = folded.positions.get(event_id)
+        if position is None and folded.earlier is not None:
+            position = folded.earlier(event_id)
         if position is None:
             break
         answered = position

@@ -24,6 +24,7 @@ from ledger.eventstore.arrays import bigints, blobs, ints, let_send, texts, uuid
 from ledger.eventstore.memory import check
 from ledger.eventstore.port import (
     EVENT_BYTES_MAX,
+    NAMES,
     START,
     Appended,
     CaughtUp,
@@ -82,6 +83,18 @@ _READ_ONLY = (
     f"SELECT {_COLUMNS} FROM es_event WHERE position > %s AND position <= %s"
     " AND type = ANY(%s::text[]) ORDER BY position LIMIT %s"
 )
+_READ_LAST = (
+    f"SELECT found.* FROM unnest(%s::text[]) AS asked (stream),"
+    f" LATERAL (SELECT {_COLUMNS} FROM es_event e WHERE e.stream = asked.stream"
+    " ORDER BY e.version DESC LIMIT 1) found"
+)
+_FIND_EVENT = f"SELECT {_COLUMNS} FROM es_event WHERE event_id = %s AND stream = %s"
+_FIND_NAMED = " UNION ".join(
+    f'SELECT {_COLUMNS} FROM es_event WHERE es_id_in(data, \'"{field}":"\') = %s::uuid'
+    " AND stream >= 'account-' AND stream < 'account.' AND stream = %s AND version <= %s"
+    for field in NAMES
+)
+"""An index for each field (migration 0016), of the events of accounts."""
 TAIL = 500
 """Events that a filtered read looks through from its place on, before it asks the index of types.
 Whoever follows the log is nearly always nearer to its end than that, and one index scan for each
@@ -124,6 +137,7 @@ class PostgresStore:
 
     shares_django_transaction = True
     appends_whole = True
+    finds = True
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
@@ -181,16 +195,33 @@ class PostgresStore:
                 cursor.execute(_LOCK)
             yield
 
-    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+    def read_streams(
+        self, asked: Sequence[tuple[str, int]], *, first: int | None = None
+    ) -> dict[str, list[Recorded]]:
         """Return what is in several streams after a version of each, in one round trip."""
         found: dict[str, list[Recorded]] = {stream: [] for stream, _ in asked}
         names, versions = [stream for stream, _ in asked], [version for _, version in asked]
-        for row in _rows(_READ_STREAMS, (names, versions, STREAM_PAGE)):
+        page = STREAM_PAGE if first is None else first
+        for row in _rows(_READ_STREAMS, (names, versions, page)):
             found[row[1]].append(_recorded(row))
         for stream, events in found.items():
-            if len(events) == STREAM_PAGE:
+            if first is None and len(events) == STREAM_PAGE:
                 events += self.read_stream(stream, after_version=events[-1].version)
         return found
+
+    def read_last(self, streams: Sequence[str]) -> dict[str, Recorded]:
+        """Return the last event of each of these streams, in one round trip."""
+        return {row[1]: _recorded(row) for row in _rows(_READ_LAST, (list(streams),))}
+
+    def find_event(self, stream: str, event_id: UUID) -> Recorded | None:
+        """Return the event of a stream that has this id."""
+        rows = _rows(_FIND_EVENT, (event_id, stream))
+        return _recorded(rows[0]) if rows else None
+
+    def find_named(self, stream: str, name: UUID, *, up_to_version: int) -> list[Recorded]:
+        """Return the events of an account's stream that carry an id."""
+        rows = _rows(_FIND_NAMED, (name, stream, up_to_version) * len(NAMES))
+        return sorted(map(_recorded, rows), key=lambda each: each.version)
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order."""

@@ -13,6 +13,7 @@ from ledger.models.money import (
     PartyNameRow,
     PeriodRow,
     PostingRow,
+    PostingSumRow,
     StorageChargeRow,
     UsageChargeRow,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "PeriodRow",
     "Person",
     "PostingRow",
+    "PostingSumRow",
     "RequestKey",
     "StorageChargeRow",
     "SubscriberRow",

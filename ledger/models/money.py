@@ -236,6 +236,32 @@ class PostingRow(models.Model):
         return f"{self.nanos} {self.currency} nano-units to {self.account_id}"
 
 
+class PostingSumRow(models.Model):
+    """What the postings of one kind to an account come to in a run of the log, in one month.
+
+    So that a statement of millions of lines adds up few of them. block: the positions it covers,
+    `POSITIONS_SUMMED` of them. sum_id: `<account>:<period>:<block>:<kind>`.
+    """
+
+    POSITIONS_SUMMED: ClassVar[int] = 1 << 14
+
+    sum_id = models.CharField(max_length=80, primary_key=True)
+    account_id = models.UUIDField()
+    period = models.CharField(max_length=PERIOD_LENGTH)
+    block = models.BigIntegerField()
+    kind = models.CharField(max_length=12)
+    nanos = models.BigIntegerField()
+    lines = models.IntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["account_id", "period", "block"], name="ledger_sum_by_account"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.nanos} nano-units in {self.lines} lines"
+
+
 class UsageChargeRow(models.Model):
     """A usage window that was charged, with all that bills and exports say of it."""
 

@@ -33,10 +33,11 @@ from ledger.models import (
     JournalEntryRow,
     PartyNameRow,
     PostingRow,
+    PostingSumRow,
     StorageChargeRow,
     UsageChargeRow,
 )
-from ledger.projections import periods
+from ledger.projections import periods, sums
 from ledger.rows import Rows
 
 
@@ -188,6 +189,7 @@ def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
             nanos=line.nanos,
             at=entry.at,
         )
+        sums.add_up(rows, line, period=period, position=recorded.position, kind=kind)
 
 
 def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
@@ -314,6 +316,7 @@ MONEY = Projection(
         HoldRow,
         JournalEntryRow,
         PostingRow,
+        PostingSumRow,
         UsageChargeRow,
         StorageChargeRow,
         DebtRow,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import (
     BigIntegerField,
     BooleanField,
@@ -40,11 +41,21 @@ from ledger.models import (
     JournalEntryRow,
     PartyNameRow,
     PostingRow,
+    PostingSumRow,
     SubscriberRow,
     UsageChargeRow,
 )
 from ledger.turns import behind
 
+_SUMMED_WRONGLY = """
+SELECT account_id, period FROM (
+    SELECT account_id, period, block, kind, nanos, lines FROM ledger_postingsumrow
+    UNION ALL
+    SELECT account_id, period, position / %s, kind, -sum(nanos), -count(*) FROM ledger_postingrow
+     GROUP BY 1, 2, 3, 4
+) both_ways GROUP BY account_id, period, block, kind
+HAVING sum(nanos) <> 0 OR sum(lines) <> 0 LIMIT 5
+"""
 STRAY_HOLDS_MAX = 1_000
 DISAGREEMENTS_MAX = 100
 LOW_WITHIN = timedelta(days=1)
@@ -291,4 +302,10 @@ def disagreements() -> list[str]:
     lines = JournalEntryRow.objects.aggregate(lines=Sum(Func("nanos", function="cardinality")))
     if (lines["lines"] or 0) != PostingRow.objects.count():
         wrong.append("the journal and the postings have not as many lines")
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMMED_WRONGLY, (PostingSumRow.POSITIONS_SUMMED,))
+        wrong += [
+            f"account {pk}: sums in {period} are not those of its postings"
+            for pk, period in cursor.fetchall()
+        ]
     return wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from django.db.models import Q, QuerySet, Sum
 
@@ -12,7 +13,7 @@ from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period
 from ledger.domain.span import Window
-from ledger.models import AccountRow, PostingRow
+from ledger.models import AccountRow, PostingRow, PostingSumRow
 from ledger.queries.money import account
 
 NEWEST_FIRST = ("-period", "-position", "-line_id")
@@ -48,12 +49,12 @@ def statement(actor: Actor, account_id: AccountId, period: Period) -> Statement:
     Raises: AccountUnknown.
     """
     row = account(actor, account_id)
-    mine = visible(actor, PostingRow).filter(account_id=account_id)
+    mine = PostingSumRow.objects.filter(account_id=account_id)
     within = mine.filter(period=str(period))
-    by_kind = {
-        each["kind"]: int(each["nanos"])
-        for each in within.values("kind").annotate(nanos=Sum("nanos")).order_by("kind")
-    }
+    by_kind, lines = {}, 0
+    for each in within.values("kind").annotate(sum=Sum("nanos"), of=Sum("lines")).order_by("kind"):
+        by_kind[each["kind"]] = int(each["sum"])
+        lines += each["of"]
     opening = _sum(mine.filter(period__lt=str(period)))
     return Statement(
         account=row,
@@ -61,7 +62,7 @@ def statement(actor: Actor, account_id: AccountId, period: Period) -> Statement:
         opening_nanos=opening,
         closing_nanos=opening + sum(by_kind.values()),
         by_kind=by_kind,
-        lines=within.count(),
+        lines=lines,
     )
 
 
@@ -105,7 +106,12 @@ def page_of_lines(
     edge = PostingRow.objects.filter(line_id=before or after).first() if before or after else None
     backwards = edge is not None and not before
     if edge is not None:
-        rows = rows.filter(_newer_than(edge) if backwards else _older_than(edge))
+        # Both say the same of the position; the first is what the index is asked.
+        rows = (
+            rows.filter(_newer_than(edge), position__gte=edge.position)
+            if backwards
+            else rows.filter(_older_than(edge), position__lte=edge.position)
+        )
     order = [name.removeprefix("-") for name in NEWEST_FIRST] if backwards else NEWEST_FIRST
     found = list(rows.order_by(*order)[: size + 1])
     there_are_more, found = len(found) > size, found[:size]
@@ -132,21 +138,42 @@ def with_balances(
         return
     # A cost centre on a line is that of a unit whose account pays for its use.
     hides = not (actor.sees_all or account(actor, account_id).kind in PAYING_KINDS)
-    oldest, newest = min(lines, key=_place), max(lines, key=_place)
     mine = visible(actor, PostingRow).filter(account_id=account_id)
-    balance = _sum(mine.filter(_older_than(oldest)))
-    between = mine.exclude(_older_than(oldest)).exclude(_newer_than(newest))
-    wanted = {line.line_id for line in lines}
     after: dict[str, int] = {}
-    ordered = between.order_by("period", "position", "line_id").values_list("line_id", "nanos")
-    for line_id, nanos in ordered.iterator():
-        balance += nanos
-        if line_id in wanted:
-            after[line_id] = balance
+    for _, of_block in groupby(sorted(lines, key=_place), key=_block):
+        after |= _balances(mine, account_id, list(of_block))
     for line in lines:
         if hides:
             line.cost_centre = ""  # of who paid: not for who was paid
         yield StatementLine(posting=line, balance_nanos=after[line.line_id])
+
+
+def _balances(
+    mine: QuerySet[PostingRow], account_id: AccountId, lines: list[PostingRow]
+) -> dict[str, int]:
+    """Return the account's total after each of these lines of one block, the oldest first."""
+    oldest, newest = lines[0], lines[-1]
+    period, block = _block(oldest)
+    summed = PostingSumRow.objects.filter(
+        Q(period__lt=period) | Q(period=period, block__lt=block), account_id=account_id
+    )
+    within = mine.filter(
+        period=period,
+        position__gte=block * PostingSumRow.POSITIONS_SUMMED,
+        position__lte=newest.position,
+    )
+    balance = _sum(summed) + _sum(within.filter(_older_than(oldest)))
+    between = within.filter(position__gte=oldest.position).exclude(_older_than(oldest))
+    ordered = between.order_by("position", "line_id").values_list("line_id", "nanos")
+    after: dict[str, int] = {}
+    for line_id, nanos in ordered.iterator():
+        balance += nanos
+        after[line_id] = balance
+    return after
+
+
+def _block(line: PostingRow) -> tuple[str, int]:
+    return line.period, line.position // PostingSumRow.POSITIONS_SUMMED
 
 
 def _place(line: PostingRow) -> tuple[str, int, str]:
@@ -171,5 +198,5 @@ def _newer_than(line: PostingRow) -> Q:
     )
 
 
-def _sum(rows: QuerySet[PostingRow]) -> int:
+def _sum(rows: QuerySet[PostingRow] | QuerySet[PostingSumRow]) -> int:
     return int(rows.aggregate(sum=Sum("nanos"))["sum"] or 0)

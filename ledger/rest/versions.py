@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from uuid import UUID
 
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore.port import (
@@ -94,6 +95,7 @@ class Guarded:
         self._is_written = False
         self.shares_django_transaction = store.shares_django_transaction
         self.appends_whole = store.appends_whole
+        self.finds = store.finds
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
@@ -143,9 +145,23 @@ class Guarded:
         """Let nobody else append, where the store can do that."""
         return self._store.alone()
 
-    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+    def read_streams(
+        self, asked: Sequence[tuple[str, int]], *, first: int | None = None
+    ) -> dict[str, list[Recorded]]:
         """Return the events of several streams after a version of each."""
-        return read_one_by_one(self, asked)
+        return read_one_by_one(self, asked, first)
+
+    def read_last(self, streams: Sequence[str]) -> Mapping[str, Recorded]:
+        """Return the last event of each of these streams."""
+        return self._store.read_last(streams)
+
+    def find_event(self, stream: str, event_id: UUID) -> Recorded | None:
+        """Find as the store does."""
+        return self._store.find_event(stream, event_id)
+
+    def find_named(self, stream: str, name: UUID, *, up_to_version: int) -> Sequence[Recorded]:
+        """Find as the store does."""
+        return self._store.find_named(stream, name, up_to_version=up_to_version)
 
     def read_all(
         self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None

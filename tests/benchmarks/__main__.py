@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 NAMES = (
     "append",
+    "accounts",
     "replay",
     "lag",
     "bids",
