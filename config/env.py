@@ -147,6 +147,26 @@ class Env:
     volume_price: str = "0.05"
     """What a GiB in a volume costs for a month of 730 hours, in units of `currency`. A volume has
     the price of when it was created or last extended."""
+    payout_schedule: str = "weekly"
+    """How often owners are paid what they earned, unless they chose otherwise: `weekly`, `monthly`
+    or `manual`."""
+    payout_minimum: str = "10"
+    """From how much on owners are paid by the schedule, in units of `currency`; less is carried."""
+    payout_held_days: int = 7
+    """Of what was earned in so many days before a cut-off, a part is held back for corrections."""
+    payout_held_percent: int = 10
+    """How much of it: 100 holds all of those days back."""
+    payout_alone_max: str = "1000"
+    """Up to so much one person approves a payout; above it takes two. In units of `currency`."""
+    payout_details_wait_seconds: int = 259_200
+    """How long another bank account of an owner waits before it may be confirmed. Until then
+    nothing is sent to that owner, and anybody of the organisation can object."""
+    payout_name: str = ""
+    """Whose bank account owners are paid from, as the bank knows it."""
+    payout_iban: str = ""
+    """Its IBAN. Empty: bank files are written as CSV only."""
+    payout_bic: str = ""
+    """The BIC of its bank; may be empty."""
     samples_kept_days: int = 62
     """For how many days what agents measured is kept sample by sample. What was rated, and its sums
     by hour and day, is kept for good."""
@@ -257,6 +277,11 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "burst_home": ("on|off", "on or off"),
     "burst_egress_price": (r"[0-9]{1,4}(\.[0-9]{1,9})?", "an amount, such as 0.09"),
     "burst_driver": (r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}", "a driver's version, such as 580.65"),
+    "payout_schedule": ("weekly|monthly|manual", "weekly, monthly or manual"),
+    "payout_minimum": (r"[0-9]{1,9}(\.[0-9]{1,9})?", "an amount, such as 10"),
+    "payout_alone_max": (r"[0-9]{1,9}(\.[0-9]{1,9})?", "an amount, such as 1000"),
+    "payout_iban": ("[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}", "an IBAN without blanks"),
+    "payout_bic": ("[A-Z]{6}[A-Z0-9]{2}([A-Z0-9]{3})?", "a BIC, such as DEUTDEFF"),
     "volume_price": (r"[0-9]{1,4}(\.[0-9]{1,9})?", "an amount, such as 0.05"),
     "burst_budget": (r"[0-9]{1,9}(\.[0-9]{1,9})?", "an amount, such as 1000"),
     "eventstore_url": ("postgres|memory|esdb(\\+discover)?://.+", "postgres, memory or esdb://…"),
@@ -290,6 +315,9 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "throttle_per_minute": (1, 10**9),
     "files_gib_max": (0, 2**20),
     "volumes_gib_max": (0, 2**20),
+    "payout_held_days": (0, 366),
+    "payout_held_percent": (0, 100),
+    "payout_details_wait_seconds": (0, 2_592_000),
     "samples_kept_days": (37, 3_650),
     "logs_kept_days": (1, 3_650),
     "request_bytes_max": (1_024, 2**30),

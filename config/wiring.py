@@ -45,6 +45,7 @@ from ledger.collecting import let_go, settle
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
+from ledger.paying import settle_due
 from ledger.reacting import Reacting
 from ledger.rest.idempotency import forget_old_keys
 from ledger.turns import each_alone
@@ -184,6 +185,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         ),
         deliveries(env),
         Loop("carried-accounts", 60.0, lambda store, now: carry_accounts_forward(store, now=now)),
+        Loop("settlements", 30.0, lambda store, now: settle_due(store, now=now)),
         Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
@@ -422,6 +424,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "carried-accounts",
         "closed-months",
         "deliveries",
+        "settlements",
         "old-blobs",
         "volumes",
         "logs",

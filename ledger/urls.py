@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from ledger.api import accounts, invitations, money, notices, parties, periods, tokens, webhooks
+from ledger.api import (
+    accounts,
+    invitations,
+    money,
+    notices,
+    parties,
+    payouts,
+    periods,
+    tokens,
+    webhooks,
+)
 
 api_urls: list[URLPattern] = [
     path("me", parties.Me.as_view()),
@@ -60,6 +70,30 @@ api_urls: list[URLPattern] = [
         "webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/again",
         webhooks.DeliveryAgain.as_view(),
     ),
+    path("earnings", payouts.Earnings.as_view()),
+    path("payees", payouts.Payees.as_view()),
+    path("payees/<uuid:payee_id>", payouts.PayeeDetail.as_view()),
+    path("payees/<uuid:payee_id>/schedule", payouts.PayeeSchedule.as_view()),
+    path("payees/<uuid:payee_id>/settle", payouts.Settle.as_view()),
+    path("payees/<uuid:payee_id>/bank-details", payouts.PayeeDetails.as_view()),
+    path(
+        "payees/<uuid:payee_id>/bank-details/<uuid:details_id>/confirm",
+        payouts.DetailsConfirmed.as_view(),
+    ),
+    path(
+        "payees/<uuid:payee_id>/bank-details/<uuid:details_id>/withdraw",
+        payouts.DetailsWithdrawn.as_view(),
+    ),
+    path("payouts", payouts.Payouts.as_view()),
+    path("payouts/<uuid:payout_id>", payouts.PayoutDetail.as_view()),
+    path("payouts/<uuid:payout_id>/statement", payouts.PayoutStatement.as_view()),
+    path("payouts/<uuid:payout_id>/statement/csv", payouts.PayoutStatementFile.as_view()),
+    path("payouts/<uuid:payout_id>/approve", payouts.Approve.as_view()),
+    path("payouts/<uuid:payout_id>/cancel", payouts.Cancel.as_view()),
+    path("payouts/<uuid:payout_id>/paid", payouts.Paid.as_view()),
+    path("payouts/<uuid:payout_id>/returned", payouts.Returned.as_view()),
+    path("bank-files", payouts.BankFiles.as_view()),
+    path("bank-files/<uuid:file_id>/content", payouts.BankFileContent.as_view()),
     path("exports", money.Exports.as_view()),
     path("exports/manifest", money.ExportManifest.as_view()),
 ]

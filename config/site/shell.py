@@ -59,6 +59,7 @@ NAVIGATION = (
         "Business",
         (
             Place("Owner", "/owner", "owner", _OWNER),
+            Place("Payouts", "/payouts", "out", _OWNER | _FINANCE),
             Place("Finance", "/finance", "finance", _FINANCE),
         ),
     ),

@@ -30,3 +30,8 @@ def cash_account(platform_id: TenantId, currency: str) -> AccountId:
 def burst_account(platform_id: TenantId, currency: str) -> AccountId:
     """Return the account that counts what clouds cost: below zero by what was paid."""
     return AccountId(uuid5(platform_id, f"burst:{currency}"))
+
+
+def transit_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account that counts what is on its way to owners and not paid yet."""
+    return AccountId(uuid5(platform_id, f"payouts:{currency}"))

@@ -26,10 +26,10 @@ from ledger.domain.span import Window
 Role = Literal["owner", "operator", "consumer", "finance", "auditor"]
 """owner lists capacity; consumer bids; finance sees money; operator governs; auditor reads all."""
 
-AccountKind = Literal["prepaid", "chargeback", "earnings", "fees", "cash", "burst"]
+AccountKind = Literal["prepaid", "chargeback", "earnings", "fees", "cash", "burst", "payouts"]
 """prepaid: a wallet that must cover its holds. chargeback: an internal cost centre, with a budget
 or without. earnings: what an owner is owed. fees: the platform's share. cash: the outside world,
-the other side of top-ups. burst: what clouds cost."""
+the other side of top-ups. burst: what clouds cost. payouts: what is on its way to owners."""
 
 
 # --- parties: streams tenant-<tenant_id>, token-<token_id> -----------------------------------

@@ -18,12 +18,26 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import AccountId, EntryId, LeaseId, TenantId
 from ledger.domain.money import Money, Rate
+from ledger.domain.payout_events import (
+    PayoutCancelled,
+    PayoutEntry,
+    PayoutPaid,
+    PayoutRequested,
+    PayoutReturned,
+)
 from ledger.domain.span import Window
 
-EntryKind = Literal["funds", "usage", "compensation", "cost", "storage"]
-EntryEvent = FundsAdded | UsageCaptured | CompensationPaid | CostRecorded | StorageCharged
+EntryKind = Literal[
+    "funds", "usage", "compensation", "cost", "storage", "payout", "payout-paid", "payout-back"
+]
+EntryEvent = (
+    FundsAdded | UsageCaptured | CompensationPaid | CostRecorded | StorageCharged | PayoutEntry
+)
 """The events that are journal entries: each carries postings that sum to zero."""
-ENTRY_KINDS = (FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged)
+ENTRY_KINDS = (
+    *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged),
+    *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned),
+)
 
 
 def entry_kind(event: EntryEvent) -> EntryKind:
@@ -39,6 +53,12 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "cost"
         case StorageCharged():
             return "storage"
+        case PayoutRequested():
+            return "payout"
+        case PayoutPaid():
+            return "payout-paid"
+        case PayoutCancelled() | PayoutReturned():
+            return "payout-back"
 
 
 def usage_entry(lease_id: LeaseId, window: Window, correction: int = 0) -> EntryId:

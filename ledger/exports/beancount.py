@@ -19,6 +19,7 @@ ROOTS = {
     "fees": "Income:Fees",
     "cash": "Assets:Cash",
     "burst": "Expenses:Burst",
+    "payouts": "Liabilities:Payouts",
     "others": "Equity:Others",
     "": "Equity:Unopened",
 }

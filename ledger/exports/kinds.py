@@ -33,6 +33,8 @@ def once(kind: EntryKind) -> Once | None:
     match kind:
         case "usage" | "storage" | "cost":
             return None
+        case "payout" | "payout-paid" | "payout-back":
+            return None  # it moves what an owner earned; nobody pays for use by it
         case "funds":
             return Once("Purchase", "Funds paid in: {reference}", is_payment=True)
         case "compensation":

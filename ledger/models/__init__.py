@@ -26,16 +26,26 @@ from ledger.models.parties import (
     TokenRow,
     TokenUse,
 )
+from ledger.models.payouts import (
+    BankDetailsValue,
+    BankFileRow,
+    EarningRow,
+    PayeeRow,
+    PayoutRow,
+)
 from ledger.models.people import Person
 from ledger.models.requests import RequestKey, TokenBucket
 
 __all__ = [
     "AccountRow",
     "AttemptRow",
+    "BankDetailsValue",
+    "BankFileRow",
     "Checkpoint",
     "ClosedThroughRow",
     "DebtRow",
     "DeliveryRow",
+    "EarningRow",
     "HoldRow",
     "InboxRow",
     "InvitationRow",
@@ -45,6 +55,8 @@ __all__ = [
     "NoticeWish",
     "ParkedReaction",
     "PartyNameRow",
+    "PayeeRow",
+    "PayoutRow",
     "PeriodRow",
     "Person",
     "PostingRow",

@@ -24,6 +24,15 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import AccountId
 from ledger.domain.money import Money
+from ledger.domain.payout_events import (
+    BankFileWritten,
+    PayeeEvent,
+    PayoutCancelled,
+    PayoutEntry,
+    PayoutPaid,
+    PayoutRequested,
+    PayoutReturned,
+)
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import (
@@ -37,7 +46,7 @@ from ledger.models import (
     StorageChargeRow,
     UsageChargeRow,
 )
-from ledger.projections import periods, sums
+from ledger.projections import earnings, payouts, periods, sums
 from ledger.rows import Rows
 
 
@@ -66,6 +75,12 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
             _post(paid, recorded, rows)
             payee = rows.get(AccountRow, paid.account_id).tenant_id
             _owe(rows, str(periods.counts_in(paid.at, rows)), paid.owner_id, payee, paid.money)
+        case event if isinstance(event, PayeeEvent):
+            if isinstance(event, PayoutEntry):
+                _post(event, recorded, rows)
+            payouts.project_payee(event, rows)
+        case BankFileWritten() as written:
+            payouts.project_bank_file(written, recorded, rows)
         case event if isinstance(event, PeriodEvent):
             periods.project_period(event, recorded, rows)
 
@@ -190,6 +205,9 @@ def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
             at=entry.at,
         )
         sums.add_up(rows, line, period=period, position=recorded.position, kind=kind)
+    earnings.project_earnings(
+        entry, rows, kind=kind, period=period, reference=reference, currency=currency
+    )
 
 
 def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
@@ -298,6 +316,12 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.title
         case CompensationPaid():
             return "reclaimed"
+        case PayoutRequested():
+            return entry.period
+        case PayoutPaid():
+            return entry.reference
+        case PayoutCancelled() | PayoutReturned():
+            return entry.reason
 
 
 def _counts_from(entry: journal.EntryEvent) -> datetime:
@@ -320,6 +344,8 @@ MONEY = Projection(
         UsageChargeRow,
         StorageChargeRow,
         DebtRow,
+        *earnings.TABLES,
+        *payouts.TABLES,
         *periods.TABLES,
     ),
     is_bulk=True,
@@ -337,5 +363,6 @@ MONEY = Projection(
         CompensationPaid,
         StorageCharged,
     )
+    | payouts.ON
     | periods.ON,
 )

@@ -45,6 +45,7 @@ from ledger.domain.ids import (
 from ledger.domain.money import Money, Rate
 from ledger.domain.notices import To, notice_id_of
 from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
+from ledger.domain.payout_events import BankDetailsProposed, PayoutRequested
 from ledger.domain.span import Window
 from ledger.domain.tokens import SCOPES
 from ledger.eventstore import default_store
@@ -136,6 +137,7 @@ def found(slug: str) -> Party:
     now, title = timezone.now(), f"{MARK} {slug}"
     by = Meta(actor="user:founder", tenant_id=tenant_id_of(slug))
     _trade(party, title, by, now)
+    _pay(party, by, now)
     _burst(party, title, by, now)
     _govern(party, title, by, now)
     _bring(party, title, by, now)
@@ -258,6 +260,49 @@ def _account(
         by=by,
     )
     return account_id
+
+
+def _pay(party: Party, by: Meta, now: datetime) -> None:
+    """Let it be paid what it earned; a bank account waits to be confirmed."""
+    tenant_id, payout_id, details_id = TenantId(party.ids["tenant_id"]), uuid4(), uuid4()
+    payee_id = account_ids.earnings_account(tenant_id, "USD")
+    transit = account_ids.transit_account(PLATFORM_ID, "USD")
+    asked = PayoutRequested(
+        account_id=payee_id,
+        tenant_id=tenant_id,
+        entry_id=EntryId(uuid4()),
+        payout_id=payout_id,
+        period="2026-W01",
+        revision=0,
+        cut_off=now.date(),
+        money=Money(UNITS),
+        owed_nanos=UNITS,
+        later_nanos=0,
+        held_back_nanos=0,
+        set_aside_nanos=0,
+        approvals_needed=1,
+        requested_by=None,
+        postings=(Posting(payee_id, -UNITS), Posting(transit, UNITS)),
+        at=now,
+    )
+    proposed = BankDetailsProposed(
+        account_id=payee_id,
+        tenant_id=tenant_id,
+        currency="USD",
+        details_id=details_id,
+        kind="iban",
+        masked="DE… 3000",
+        usable_from=now,
+        by_user=UserId(party.ids["user_id"]),
+        at=now,
+    )
+    append(f"payee-{payee_id}", asked, proposed, by=by)
+    party.ids |= {
+        "payee_id": payee_id,
+        "payout_id": payout_id,
+        "details_id": details_id,
+        "file_id": uuid4(),
+    }
 
 
 def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:

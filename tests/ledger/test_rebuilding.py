@@ -30,6 +30,7 @@ from ledger.domain.event import Event
 from ledger.domain.ids import BidId
 from ledger.domain.notice_events import NoticeGiven
 from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.payout_events import BankFileWritten
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Expect, NewEvent, Recorded
@@ -142,6 +143,8 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"burst-wait-{spilling.bid_id}", deferred)
     asked = example(HomeMoveAsked)
     add(store, f"burst-home-{asked.lease_id}", asked)
+    written = example(BankFileWritten)
+    add(store, f"bank-files-{PLATFORM_ID}", written)
     closed = replace(example(PeriodClosed), period="2020-01")
     add(store, f"periods-{PLATFORM_ID}", closed)
     told = example(NoticeGiven)

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from config.security.work_keys import add_key, drop_old_keys
+from ledger.paying import rewrap_details
 from ledger.vault import default_vault
 from ledger.webhooks import rewrap_webhooks
 from marketplace.secrets import rewrap_all
@@ -26,6 +27,8 @@ class Command(BaseCommand):
         done, locked = rewrap_all(default_vault())
         signing, kept_shut = rewrap_webhooks(default_vault())
         done, locked = done + signing, locked + kept_shut
+        more, more_locked = rewrap_details(default_vault())
+        done, locked = done + more, locked + more_locked
         if locked:
             raise CommandError(
                 f"{done} values are wrapped anew. {locked} open with no key of this installation:"

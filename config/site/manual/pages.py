@@ -56,7 +56,9 @@ SHELVES = (
             "metering",
         ),
     ),
-    Shelf("Finance", "Accounts, statements and exports", ("tutorial-finance", "finance")),
+    Shelf(
+        "Finance", "Accounts, statements and exports", ("tutorial-finance", "finance", "payouts")
+    ),
     Shelf(
         "Operators",
         "Run an installation",

@@ -23,6 +23,8 @@ from config.site.pages.organisations import parts as organisation_parts
 from config.site.pages.organisations import views as organisations
 from config.site.pages.owners import agents, health, hosts
 from config.site.pages.owners import dashboard as owner
+from config.site.pages.payouts import one as payout
+from config.site.pages.payouts import views as payouts
 from config.site.pages.policies import apply_plan as policies_together
 from config.site.pages.policies import quota_requests
 from config.site.pages.policies import views as policies
@@ -103,6 +105,20 @@ page_urls: list[URLPattern] = [
     path("finance/months/<str:period>/ask", months.ask),
     path("finance/months/<str:period>/approve", months.approve),
     path("finance/months/<str:period>/decline", months.decline),
+    path("payouts", payouts.index),
+    path("payouts/files", payouts.write_file),
+    path("payouts/files/<uuid:file_id>", payouts.load_file),
+    path("payouts/of/<uuid:account_id>/settle", payouts.settle),
+    path("payouts/of/<uuid:account_id>/schedule", payouts.schedule),
+    path("payouts/of/<uuid:account_id>/details", payouts.details),
+    path("payouts/of/<uuid:account_id>/details/<uuid:details_id>/confirm", payouts.confirm),
+    path("payouts/of/<uuid:account_id>/details/<uuid:details_id>/withdraw", payouts.withdraw),
+    path("payouts/<uuid:payout_id>", payout.one),
+    path("payouts/<uuid:payout_id>/statement", payout.statement),
+    path("payouts/<uuid:payout_id>/approve", payout.approve),
+    path("payouts/<uuid:payout_id>/cancel", payout.cancel),
+    path("payouts/<uuid:payout_id>/paid", payout.paid),
+    path("payouts/<uuid:payout_id>/returned", payout.returned),
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),

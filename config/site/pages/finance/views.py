@@ -41,6 +41,9 @@ KINDS = {
     "storage": "Storage of volumes",
     "cost": "Rented capacity",
     "correction": "Corrections",
+    "payout": "Payouts",
+    "payout-paid": "Payouts that were paid",
+    "payout-back": "Payouts that came back",
 }
 ACCOUNT_KINDS = {
     "prepaid": "a unit's money, added before it is used",
@@ -49,6 +52,7 @@ ACCOUNT_KINDS = {
     "fees": "the platform's share",
     "cash": "what was paid in from outside; it is below zero by what others have of it",
     "burst": "what clouds cost",
+    "payouts": "what is on its way to owners",
 }
 
 

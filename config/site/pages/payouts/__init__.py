@@ -1,0 +1,1 @@
+"""What owners earned, and how they are paid."""

@@ -1,0 +1,159 @@
+"""One payout: its statement, its steps, and what may be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from config.site.forms.answers import done, meta_of, page
+from config.site.pages.payouts.earned import KINDS
+from config.site.pages.payouts.forms import PaidForm, ReasonForm
+from config.site.parts.figures import places_of
+from ledger import paying
+from ledger.access.visits import actor_of
+from ledger.commands import payouts as commands
+from ledger.domain.events import Role
+from ledger.domain.ids import AccountId
+from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from ledger.eventstore.port import Position
+from ledger.exports.payout_statements import lines as statement_csv
+from ledger.models import PayoutRow
+from ledger.queries import money, people
+from ledger.queries import payouts as queries
+
+ROLES: tuple[Role, ...] = ("owner", "finance", "operator", "auditor")
+
+
+@require_safe
+def one(request: HttpRequest, payout_id: UUID) -> HttpResponse:
+    """Show a payout: its statement, its steps, and what may be done with it."""
+    return _show_one(request, payout_id)
+
+
+def _show_one(
+    request: HttpRequest,
+    payout_id: UUID,
+    *,
+    refusal: Refusal | None = None,
+    reason: ReasonForm | None = None,
+    paid: PaidForm | None = None,
+) -> HttpResponse:
+    actor = actor_of(request)
+    actor.need(*ROLES)
+    row = queries.payout(actor, payout_id)
+    lines = queries.statement_lines(row)
+    amounts = [each.nanos for each in lines]
+    who = [*row.approved_by, *([row.requested_by] if row.requested_by else [])]
+    names = people(who)
+    today = timezone.now().date()
+    context: dict[str, Any] = {
+        "row": row,
+        "owner": money.party_names({row.tenant_id}).get(row.tenant_id, ""),
+        "lines": [(KINDS.get(each.kind, each.kind.replace("-", " ")), each) for each in lines],
+        "places": places_of(
+            [*amounts, row.opening_nanos, row.closing_nanos, row.nanos], row.currency
+        ),
+        "names": {key: names[key].title if key in names else "somebody" for key in who},
+        "pays": actor.has_platform_money,
+        "asked_by_me": row.requested_by is not None and row.requested_by == actor.user_id,
+        "approved_by_me": actor.user_id in row.approved_by,
+        "reason_form": reason or ReasonForm(),
+        "paid_form": paid or PaidForm(initial={"paid_on": today}),
+    }
+    invalid = any(form is not None and form.errors for form in (reason, paid))
+    return page(request, "pages/payout.html", context, refusal=refusal, invalid=invalid)
+
+
+@require_safe
+def statement(request: HttpRequest, payout_id: UUID) -> HttpResponse:
+    """Send a payout's statement as CSV."""
+    actor = actor_of(request)
+    actor.need(*ROLES)
+    row = queries.payout(actor, payout_id)
+    name = f"payout-{row.period}-{row.payout_id}.csv"
+    return HttpResponse(
+        "".join(statement_csv(row, queries.statement_lines(row))),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+@require_POST
+def approve(request: HttpRequest, payout_id: UUID) -> HttpResponse:
+    """Approve a payout that somebody else asked for."""
+    actor = actor_of(request)
+    row = queries.payout(actor, payout_id)
+    is_own = queries.is_of(paying.need_to_pay(actor), row.tenant_id)
+    return _do(request, row, commands.approve_payout, "Approved.", is_own=is_own)
+
+
+@require_POST
+def cancel(request: HttpRequest, payout_id: UUID) -> HttpResponse:
+    """Cancel a payout that was not sent."""
+    row, form = queries.payout(actor_of(request), payout_id), ReasonForm(request.POST)
+    if not form.is_valid():
+        return _show_one(request, payout_id, reason=form)
+    reason = form.cleaned_data["reason"]
+    return _do(request, row, commands.cancel_payout, "Cancelled.", reason=reason)
+
+
+@require_POST
+def paid(request: HttpRequest, payout_id: UUID) -> HttpResponse:
+    """Note that the bank paid."""
+    row, form = queries.payout(actor_of(request), payout_id), PaidForm(request.POST)
+    if not form.is_valid():
+        return _show_one(request, payout_id, paid=form)
+    return _do(
+        request,
+        row,
+        commands.mark_paid,
+        "Marked as paid.",
+        currency=row.currency,
+        platform_id=PLATFORM_ID,
+        **form.cleaned_data,
+    )
+
+
+@require_POST
+def returned(request: HttpRequest, payout_id: UUID) -> HttpResponse:
+    """Note that the money came back, or never went."""
+    row, form = queries.payout(actor_of(request), payout_id), ReasonForm(request.POST)
+    if not form.is_valid():
+        return _show_one(request, payout_id, reason=form)
+    return _do(
+        request,
+        row,
+        commands.mark_returned,
+        "It is the owner's earnings again.",
+        currency=row.currency,
+        platform_id=PLATFORM_ID,
+        **form.cleaned_data,
+    )
+
+
+def _do(
+    request: HttpRequest, row: PayoutRow, doing: Callable[..., Position], said: str, **more: Any
+) -> HttpResponse:
+    actor = actor_of(request)
+    user_id, by, now = paying.need_to_pay(actor), meta_of(actor), timezone.now()
+    try:
+        position = doing(
+            default_store(),
+            AccountId(row.account_id),
+            row.payout_id,
+            user_id=user_id,
+            by=by,
+            now=now,
+            **more,
+        )
+    except Refusal as refused:
+        return _show_one(request, row.payout_id, refusal=refused)
+    paying.tell_outcome(default_store(), row.account_id, row.payout_id, by=by, now=now)
+    return done(request, f"/payouts/{row.payout_id}", position, said)
