@@ -167,6 +167,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
             gather_seconds=0.5,
         ),
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
+        Loop(
+            "money-waits",
+            5.0,
+            lambda store, now: marketplace.loops.go_on_where_there_is_money(store, now=now),
+        ),
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
         Loop(
@@ -414,6 +419,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "lease-clock",
         "host-health",
         "extensions",
+        "money-waits",
         "offer-expiry",
         "usage",
         "idle-leases",

@@ -16,6 +16,7 @@ from ledger.eventstore.together import Part, record_each
 from ledger.queries import stray_holds
 from ledger.turns import each_alone, turns_of
 from marketplace.commands.bids import release_stray_hold
+from marketplace.commands.chains import go_on_with_money
 from marketplace.commands.extending import extend_when_due
 from marketplace.commands.moving import ask_for_move
 from marketplace.domain.bids.routing import PAUSE, better
@@ -24,6 +25,7 @@ from marketplace.domain.leases.lease import NONE_TOLD, Contacts, Lease, LeaseUnk
 from marketplace.queries.bids import bids_known
 from marketplace.queries.extensions import leases_ending
 from marketplace.queries.leases import due_leases
+from marketplace.queries.money_waits import may_go_on, waits_to_look_at
 from marketplace.queries.moving import Waiting, looks, waiting_bids
 
 BATCH = 500
@@ -35,6 +37,7 @@ EXTENDER = Meta(actor="loop:extensions")
 MOVER = Meta(actor="loop:bid-moves")
 LOOKED_AT = 20
 """Bids looked at in a pass: each is previewed in every market that may serve it."""
+WITH_MONEY = Meta(actor="loop:money-waits")
 SWEEP = Meta(actor="loop:stray-holds")
 HOLDS_LOOKED_AT = 1_000
 HoldKey = tuple[datetime, HoldId, AccountId]
@@ -117,6 +120,24 @@ def extend_leases(store: EventStore, *, now: datetime) -> int:
 
     lease_ids = [lease_id for _, lease_id in ending]
     return each_alone(lease_ids, extend, event="lease.not-extended", told=_lease)
+
+
+def go_on_where_there_is_money(store: EventStore, *, now: datetime) -> int:
+    """Place what waits for money that has come, those first that wait longest; return how many.
+
+    What waited until its time was over ends.
+    """
+    keys = turns_of(store, "money-waits").take(waits_to_look_at, BATCH)
+
+    def go_on(bid_id: BidId) -> int:
+        return go_on_with_money(store, bid_id=bid_id, by=WITH_MONEY, now=now)
+
+    return each_alone(
+        may_go_on([bid_id for _, bid_id in keys], now=now),
+        go_on,
+        event="bid.waits-for-money",
+        told=lambda bid_id: {"bid": str(bid_id)},
+    )
 
 
 class Mover:

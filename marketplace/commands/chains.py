@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -13,12 +14,20 @@ from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.commands.bids import cancel_bid, place_bid
 from marketplace.commands.leases import decide_on
 from marketplace.commands.volumes import release_volume
-from marketplace.domain.bids.bid import Bid, BidNotOpen, BidUnknown
+from marketplace.domain.bids.bid import Bid, BidNotOpen, BidTerms, BidUnknown, place
+from marketplace.domain.bids.money_waits import is_too_late, wait_for_money
 from marketplace.domain.facts.close_reasons import NOT_NEEDED
-from marketplace.domain.facts.events import BidChainEnded, BidPlaced
+from marketplace.domain.facts.events import BidChainEnded, BidEvent, BidPlaced
 from marketplace.domain.leases import moves
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.renewals import LINKS_MAX, STAYED, Before, follow, next_id
+from marketplace.domain.leases.renewals import (
+    LINKS_MAX,
+    NO_MONEY,
+    STAYED,
+    Before,
+    follow,
+    next_id,
+)
 from marketplace.domain.volumes.terms import volume_id_of
 
 
@@ -54,11 +63,43 @@ def _place_next(store: EventStore, bid: Bid, by: Meta, now: datetime, *, is_last
         return
     try:
         place_bid(store, terms=asked, by=by.step("next"), now=now)
-    except FundsInsufficient as refusal:
+    except FundsInsufficient:
         if is_last_try:
-            _end(store, bid.terms.bid_id, refusal.code, by.step("end"), now)
+            _wait_for_money(store, bid.terms.bid_id, asked, by.step("wait"), now)
     except Refusal as refusal:
         _end(store, bid.terms.bid_id, refusal.code, by.step("end"), now)
+
+
+def _wait_for_money(
+    store: EventStore, bid_id: BidId, asked: BidTerms, by: Meta, now: datetime
+) -> None:
+    """Note what waits for money, or that it would be too late."""
+    following = place(asked, now=now)
+    if is_too_late(following, now=now):
+        _end(store, bid_id, NO_MONEY, by.step("too-late"), now)
+        return
+
+    def decide(bid: Bid | None) -> Sequence[BidEvent]:
+        if bid is None:
+            raise BidUnknown(bid_id=bid_id)
+        return wait_for_money(bid, following, now=now)
+
+    record(store, Bid, bid_id, decide, by=by)
+
+
+def go_on_with_money(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> bool:
+    """Place what waits behind a bid for money, if there is some; or end the wait, in its time.
+
+    Once, however often it is called; tell if this ended the wait.
+    """
+    awaits = _known(store, bid_id).awaits
+    if awaits is None or load(store, Bid, next_id(bid_id)) is not None:
+        return False
+    if now > awaits.until:
+        _end(store, bid_id, NO_MONEY, by.step("over"), now)
+        return True
+    continue_bid(store, bid_id=bid_id, by=by, now=now, is_last_try=True)
+    return _known(store, bid_id).chain_ended != "" or load(store, Bid, next_id(bid_id)) is not None
 
 
 def before_move(store: EventStore, lease: Lease) -> Before:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ledger.domain.accounts import FundsInsufficient
 from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, load
 from marketplace.commands.leases import refuse_extension, request_extension
 from marketplace.domain.bids.bid import Bid
+from marketplace.domain.bids.money_waits import goes_on_with_money
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
 from marketplace.domain.leases.renewals import BudgetSpent, need_budget, next_end
 
@@ -39,6 +41,7 @@ def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: date
             lease_id=lease_id,
             ends_at=ends_at,
             reason=refusal.code,
+            pausing=isinstance(refusal, FundsInsufficient) and goes_on_with_money(bid),
             by=by.step(f"refused:{refusal.code}:{ends_at.isoformat()}"),
             now=now,
         )

@@ -198,17 +198,19 @@ def refuse_extension(
     reason: str,
     by: Meta,
     now: datetime,
+    pausing: bool = False,
 ) -> Position:
     """Take note that a lease cannot go on by itself, and why.
 
+    pausing: its work waits for money once the lease is over, and is asked to save itself.
+
     Raises: LeaseUnknown.
     """
-    return decide_on(
-        store,
-        lease_id,
-        lambda lease: lease.refuse_extension(ends_at=ends_at, reason=reason, now=now),
-        by,
-    )
+
+    def decide(lease: Lease) -> Sequence[LeaseEvent]:
+        return lease.refuse_extension(ends_at=ends_at, reason=reason, now=now, pausing=pausing)
+
+    return decide_on(store, lease_id, decide, by)
 
 
 def extend_lease(

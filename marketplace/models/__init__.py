@@ -6,6 +6,7 @@ from marketplace.models.bids import BidRow, RouteRow
 from marketplace.models.folders import BlobRow, BlobUseRow, FolderRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.models.logs import LogRow
+from marketplace.models.money_waits import MoneyWaitRow
 from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.models.secrets import SecretRow, SecretValueRow
@@ -20,6 +21,7 @@ __all__ = [
     "LeaseRow",
     "LeaseShareRow",
     "LogRow",
+    "MoneyWaitRow",
     "PolicyNodeRow",
     "PolicyRow",
     "PriceRow",

@@ -13,6 +13,7 @@ from marketplace.domain.bids.query_language import write_query
 from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import (
     BidAmended,
+    BidAwaitsMoney,
     BidCancelled,
     BidChainEnded,
     BidExpired,
@@ -24,6 +25,7 @@ from marketplace.domain.facts.events import (
 )
 from marketplace.domain.leases.renewals import STAYED
 from marketplace.models.bids import BidRow, RouteRow
+from marketplace.models.money_waits import MoneyWaitRow
 
 
 def project_bids(recorded: Recorded, rows: Rows) -> None:
@@ -31,6 +33,11 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
     match recorded.event:
         case BidPlaced() as placed:
             rows.add(_row(placed))
+            _wait_no_longer(placed.continues.bid_id if placed.continues else None, rows)
+        case BidAwaitsMoney() | BidMoveAsked() as told:
+            rows.change(BidRow, told.bid_id, version=recorded.version)
+            if isinstance(told, BidAwaitsMoney):
+                _wait(told, rows)
         case BidAmended() as amended:
             rows.change(
                 BidRow,
@@ -60,8 +67,7 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
             because = ended.because[:64]
             row = rows.change(BidRow, ended.bid_id, chain_ended=because, version=recorded.version)
             row.chain_id = None if because == STAYED else row.chain_id
-        case BidMoveAsked() as asked:
-            rows.change(BidRow, asked.bid_id, version=recorded.version)
+            _wait_no_longer(ended.bid_id, rows)
         case BidHandedOn() as handed:
             _hand_on(handed, rows)
         case RoundCleared() as cleared:
@@ -69,6 +75,29 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
                 # The engine may speak of a bid that was withdrawn since it looked.
                 if rows.get(BidRow, unmatched.bid_id).state == "open":
                     rows.change(BidRow, unmatched.bid_id, reason=unmatched.reason)
+
+
+def _wait(awaits: BidAwaitsMoney, rows: Rows) -> None:
+    row = rows.get(BidRow, awaits.bid_id)
+    rows.make(
+        MoneyWaitRow,
+        bid_id=awaits.bid_id,
+        chain_id=row.chain_id or awaits.bid_id,
+        lease_id=row.lease_id,
+        tenant_id=row.tenant_id,
+        subscriber_id=row.subscriber_id,
+        account_id=awaits.account_id,
+        needs_nanos=awaits.needs.nanos,
+        currency=awaits.needs.currency,
+        since=awaits.at,
+        until=awaits.until,
+    )
+
+
+def _wait_no_longer(bid_id: BidId | None, rows: Rows) -> None:
+    """Note that what was to follow a bid is placed, or that nothing is."""
+    if bid_id is not None and rows.find(MoneyWaitRow, bid_id) is not None:
+        rows.remove(MoneyWaitRow, bid_id)
 
 
 def _fill(filled: BidFilled, rows: Rows) -> None:
@@ -189,7 +218,7 @@ PROJECTIONS = (
     Projection(
         name="marketplace.bids",
         project=project_bids,
-        tables=(BidRow,),
+        tables=(BidRow, MoneyWaitRow),
         on=names_of(
             BidPlaced,
             BidAmended,
@@ -198,6 +227,7 @@ PROJECTIONS = (
             BidFilled,
             BidChainEnded,
             BidMoveAsked,
+            BidAwaitsMoney,
             BidHandedOn,
             RoundCleared,
         ),

@@ -45,6 +45,12 @@ from marketplace.domain.leases.checkpoints import together
 from marketplace.domain.leases.reclaim_schedule import schedule_of
 from marketplace.domain.leases.state import grace_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
+from marketplace.projections.lease_extensions import (
+    no_longer_warned,
+    note_answer,
+    note_extension,
+)
+from marketplace.projections.lease_shares import set_phase, share_key, shares_of
 
 Claim = (
     ResaleListed
@@ -61,7 +67,7 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
     """Keep LeaseRow and LeaseShareRow equal to the lease streams, with the engine's answers."""
     match recorded.event:
         case ExtensionGranted() | ExtensionDeclined() as answer:
-            _answer(answer, rows)
+            note_answer(answer, rows)
             return  # it is of the market's stream and no version of the lease
         case LeaseScheduled() as scheduled:
             _add(scheduled, rows)
@@ -69,7 +75,7 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             row = rows.get(LeaseRow, starting.lease_id)
             # Due at once: the clock looks every second whether the start grace is over.
             rows.change(LeaseRow, starting.lease_id, state="starting", due_at=starting.at)
-            _phase(row, "run" if row.stop_at is None else "warn", rows)
+            set_phase(row, "run" if row.stop_at is None else "warn", rows)
         case LeaseActivated() as activated:
             row = rows.get(LeaseRow, activated.lease_id)
             rows.change(
@@ -85,8 +91,9 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             row = rows.change(LeaseRow, extended.lease_id, ends_at=extended.ends_at)
             if row.state == "active":
                 row.due_at = _deadline(row)
-            for share in _shares(row, rows):
+            for share in shares_of(row, rows):
                 rows.change(LeaseShareRow, share.pk, ends_at=extended.ends_at)
+            no_longer_warned(row, rows)
         case claim if isinstance(claim, Claim):
             _project_claim(claim, rows)
         case (
@@ -98,7 +105,7 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             _note(told, rows)
         case LeaseEnding() as ending:
             row = rows.change(LeaseRow, ending.lease_id, state="ending", due_at=ending.at)
-            _phase(row, "stop", rows)
+            set_phase(row, "stop", rows)
         case LeaseClosed() as closed:
             _close(closed, rows)
         case FilesAwaited() | WorkStarted() | WorkStopped() | WorkSaved() | OutputsFailed() as work:
@@ -142,7 +149,7 @@ def _close(closed: LeaseClosed, rows: Rows) -> None:
         kept_seconds=closed.kept_seconds,
         lost_seconds=closed.lost_seconds,
     )
-    _phase(row, "over", rows)
+    set_phase(row, "over", rows)
 
 
 def _note(
@@ -150,7 +157,7 @@ def _note(
     rows: Rows,
 ) -> None:
     if isinstance(told, ExtensionRequested | ExtensionRefused):
-        _note_extension(told, rows)
+        note_extension(told, rows)
         return
     place, known = f"{told.host_id} {told.maintenance_id}", rows.get(LeaseRow, told.lease_id)
     left = {each: said for each, said in known.maintenance.items() if each != place}
@@ -158,41 +165,6 @@ def _note(
         names = ("host_id", "maintenance_id", "starts_at", "reason", "announced_at")
         left[place] = {name: msgspec.to_builtins(getattr(told, name)) for name in names}
     rows.change(LeaseRow, told.lease_id, maintenance=left)
-
-
-def _note_extension(asked: ExtensionRequested | ExtensionRefused, rows: Rows) -> None:
-    """Note what is asked of the engine, or why it is not."""
-    answer, reason = "asked", ""
-    if isinstance(asked, ExtensionRefused):
-        answer, reason = "refused", asked.reason
-    extension = _extension(asked, asked.at, answer, reason)
-    rows.change(LeaseRow, asked.lease_id, extension=extension)
-
-
-def _answer(answer: ExtensionGranted | ExtensionDeclined, rows: Rows) -> None:
-    """Note what the engine answered; it answers nothing that was not asked for."""
-    asked = rows.get(LeaseRow, answer.lease_id).extension
-    assert asked is not None
-    asked_at = datetime.fromisoformat(asked["at"])
-    if isinstance(answer, ExtensionGranted):
-        extension = _extension(answer, asked_at, "granted")
-    else:
-        extension = _extension(answer, asked_at, "declined", answer.reason)
-    rows.change(LeaseRow, answer.lease_id, extension=extension)
-
-
-def _extension(
-    event: ExtensionRequested | ExtensionRefused | ExtensionGranted | ExtensionDeclined,
-    asked_at: datetime,
-    answer: str,
-    reason: str = "",
-) -> dict[str, Any]:
-    return {
-        "ends_at": event.ends_at.isoformat(),
-        "at": asked_at.isoformat(),
-        "answer": answer,
-        "reason": reason,
-    }
 
 
 def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
@@ -239,7 +211,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         here = [share for share in shares if share.host_id == host_id]
         rows.make(
             LeaseShareRow,
-            key=_key(scheduled.lease_id, host_id),
+            key=share_key(scheduled.lease_id, host_id),
             lease_id=scheduled.lease_id,
             host_id=host_id,
             offer_id=here[0].offer_id,
@@ -289,19 +261,6 @@ def _promised(share: Share) -> dict[str, Any]:
     }
 
 
-def _key(lease_id: object, host_id: object) -> str:
-    return f"{lease_id}/{host_id}"
-
-
-def _shares(row: LeaseRow, rows: Rows) -> list[LeaseShareRow]:
-    return [rows.get(LeaseShareRow, _key(row.lease_id, host_id)) for host_id in row.host_ids]
-
-
-def _phase(row: LeaseRow, phase: str, rows: Rows) -> None:
-    for share in _shares(row, rows):
-        rows.change(LeaseShareRow, share.pk, phase=phase, stop_at=row.stop_at)
-
-
 def _project_claim(claim: Claim, rows: Rows) -> None:
     """Keep what is told of a sale of the rest, and of what else cuts a lease short."""
     match claim:
@@ -343,7 +302,7 @@ def _stop_by(row: LeaseRow, stop_at: datetime, rows: Rows) -> None:
         resale_state="kept" if row.resale_state in ("first-refusal", "open") else row.resale_state,
     )
     if started:
-        _phase(row, "warn", rows)
+        set_phase(row, "warn", rows)
 
 
 def _shorten(row: LeaseRow, shortened: LeaseShortened, rows: Rows) -> None:
@@ -357,7 +316,7 @@ def _shorten(row: LeaseRow, shortened: LeaseShortened, rows: Rows) -> None:
         resale_state="sold",
         resale={**(row.resale or {}), "sold_to": str(shortened.sold_to)},
     )
-    for share in _shares(row, rows):
+    for share in shares_of(row, rows):
         rows.change(LeaseShareRow, share.pk, ends_at=ends_at)
 
 
@@ -380,10 +339,10 @@ def _go_on(row: LeaseRow, withdrawn: CutWithdrawn, rows: Rows) -> None:
         or None,
     )
     row.due_at = _due(row)
-    for share in _shares(row, rows):
+    for share in shares_of(row, rows):
         rows.change(LeaseShareRow, share.pk, ends_at=withdrawn.ends_at)
     if state == running:
-        _phase(row, "run", rows)
+        set_phase(row, "run", rows)
 
 
 def _on_sale(listed: ResaleListed) -> dict[str, Any]:

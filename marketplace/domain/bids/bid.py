@@ -17,6 +17,7 @@ from marketplace.domain.bids.sources import check_source
 from marketplace.domain.bids.workload_profiles import complete
 from marketplace.domain.facts.events import (
     BidAmended,
+    BidAwaitsMoney,
     BidCancelled,
     BidChainEnded,
     BidEvent,
@@ -132,7 +133,8 @@ class Bid:
 
     chain_ended: why no bid follows it; empty: nothing has been said about that. move_asked_at: when
     its market was last asked to hand it on to another. refused: grants that did not become leases.
-    due_in: the market in which it cannot wait longer, as the rest of paused work.
+    due_in: the market in which it cannot wait longer, as the rest of paused work. awaits: what is
+    to follow it waits for money.
     """
 
     STREAM: ClassVar[str] = "bid"
@@ -147,6 +149,7 @@ class Bid:
     move_asked_at: datetime | None = None
     refused: frozenset[LeaseId] = frozenset()
     due_in: str = ""
+    awaits: BidAwaitsMoney | None = None
     version: int = 1
 
     @property
@@ -314,7 +317,9 @@ class Bid:
             case ReturnDue():
                 return replace(state, due_in=event.market, version=version)
             case BidChainEnded():
-                return replace(state, chain_ended=event.because, version=version)
+                return replace(state, chain_ended=event.because, awaits=None, version=version)
+            case BidAwaitsMoney():
+                return replace(state, awaits=event, version=version)
             case _:
                 assert_never(event)
 

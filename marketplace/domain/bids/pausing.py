@@ -36,9 +36,14 @@ def need_saving(workload: Workload) -> None:
 
     Raises: PausableSavesNothing.
     """
-    writes = any(mount.writable for mount in workload.volumes)
-    if not writes and workload.checkpoint_seconds is None:
+    if not saves_itself(workload):
         raise PausableSavesNothing
+
+
+def saves_itself(workload: Workload) -> bool:
+    """Tell if work says in any way that it goes on from where it was."""
+    writes = any(mount.writable for mount in workload.volumes)
+    return writes or workload.checkpoint_seconds is not None
 
 
 def is_return(placed: BidPlaced) -> bool:

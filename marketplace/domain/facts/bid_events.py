@@ -149,6 +149,19 @@ class BidChainEnded(Event, name="marketplace.bid-chain-ended"):
     at: datetime
 
 
+class BidAwaitsMoney(Event, name="marketplace.bid-awaits-money"):
+    """What is to follow this bid is placed once its account covers it, and until then waits.
+
+    needs: what the next bid sets aside. until: from when on nothing follows any more.
+    """
+
+    bid_id: BidId
+    account_id: AccountId
+    needs: Money
+    until: datetime
+    at: datetime
+
+
 class ReturnDue(Event, name="marketplace.return-due"):
     """The rest of paused work cannot wait longer: from here on others may be paused for it."""
 
@@ -186,6 +199,7 @@ BidEvent = (
     | BidChainEnded
     | BidMoveAsked
     | ReturnDue
+    | BidAwaitsMoney
 )
 
 

@@ -24,6 +24,7 @@ PAUSED = 305
 MOVED = 306
 TAKEN_BACK = 307
 MONEY_SPENT = 401
+AWAITS_MONEY = 402
 NEVER_STARTED = 501
 START_FAILED = 502
 WORK_LOST = 503
@@ -56,6 +57,7 @@ REASONS: dict[int, str] = {
     MOVED: "The work moved home, to cheaper capacity, with what it had saved.",
     TAKEN_BACK: "The cloud took the rented machine back, after a warning.",
     MONEY_SPENT: "There was no money for the lease to go on.",
+    AWAITS_MONEY: "There was no money for the next step: the work is paused until there is.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
     WORK_LOST: "The host lost the work while it ran.",
@@ -92,6 +94,7 @@ CUT_SHORT = FAULTS | {
     PAUSED,
     MOVED,
     TAKEN_BACK,
+    AWAITS_MONEY,
 }
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
 

@@ -21,6 +21,7 @@ from ledger.domain.ids import (
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from marketplace.domain.facts.bid_events import BidAmended as BidAmended
+from marketplace.domain.facts.bid_events import BidAwaitsMoney as BidAwaitsMoney
 from marketplace.domain.facts.bid_events import BidCancelled as BidCancelled
 from marketplace.domain.facts.bid_events import BidChainEnded as BidChainEnded
 from marketplace.domain.facts.bid_events import BidEvent as BidEvent
@@ -258,10 +259,11 @@ class ExtensionRequested(Event, name="marketplace.extension-requested"):
     at: datetime
 
 
-class ExtensionRefused(Event, name="marketplace.extension-refused"):
+class ExtensionRefused(Event, name="marketplace.extension-refused", version=2, grown_from=1):
     """A lease that goes on by itself could not be extended until `ends_at`; it may yet be.
 
-    reason: the code of the refusal, such as `funds-insufficient`, or `budget-spent`.
+    reason: the code of the refusal, such as `funds-insufficient`, or `budget-spent`. pausing: its
+    work saves itself, and waits for money once the lease is over; it is asked to save now.
     """
 
     lease_id: LeaseId
@@ -269,6 +271,7 @@ class ExtensionRefused(Event, name="marketplace.extension-refused"):
     ends_at: datetime
     reason: str
     at: datetime
+    pausing: bool = False
 
 
 class LeaseExtended(Event, name="marketplace.lease-extended"):

@@ -177,7 +177,7 @@ class Lease(LeaseState):
             return close_reasons.FILES_LATE
         refused = self.extension_refused
         if refused is not None and refused.reason in close_reasons.WITHOUT_MONEY:
-            return close_reasons.MONEY_SPENT
+            return close_reasons.AWAITS_MONEY if refused.pausing else close_reasons.MONEY_SPENT
         return close_reasons.WINDOW_OVER
 
     def _reason_of_market(self) -> int:
@@ -345,9 +345,12 @@ class Lease(LeaseState):
         return [LeaseExtended(lease_id=self.terms.lease_id, ends_at=ends_at, at=now)]
 
     def refuse_extension(
-        self, *, ends_at: datetime, reason: str, now: datetime
+        self, *, ends_at: datetime, reason: str, now: datetime, pausing: bool = False
     ) -> list[LeaseEvent]:
-        """Take note why a lease that goes on by itself cannot: once for each step and reason."""
+        """Take note why a lease that goes on by itself cannot: once for each step and reason.
+
+        pausing: its work is asked to save, and waits for money once the lease is over.
+        """
         known = self.extension_refused
         if self.over or self.state == "ending" or ends_at <= self.ends_at:
             return []
@@ -360,6 +363,7 @@ class Lease(LeaseState):
                 ends_at=ends_at,
                 reason=reason,
                 at=now,
+                pausing=pausing,
             )
         ]
 

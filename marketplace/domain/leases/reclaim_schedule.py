@@ -30,6 +30,7 @@ OWED_NOTHING = frozenset(
         close_reasons.BID_WITHDRAWN,
         close_reasons.RESOLD,
         close_reasons.MONEY_SPENT,
+        close_reasons.AWAITS_MONEY,
         close_reasons.MOVED,
     }
 )

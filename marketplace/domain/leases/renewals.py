@@ -59,7 +59,10 @@ LEASED_SHORTEST = timedelta(minutes=15)
 """As short as owners lease unless they say otherwise: a shorter rest asks for so much where it can
 be had, for it might wait in vain. Work that is done earlier ends its lease, and pays no more."""
 
-Because = Literal["consumer", "done", "failed", "money", "until", "budget", "expired", "links"]
+Because = Literal[
+    "consumer", "done", "failed", "money", "no-money", "until", "budget", "expired", "links"
+]
+NO_MONEY = "no-money"
 STAYED = "stayed"
 """Nothing follows a bid to which work was to move, and did not."""
 
@@ -68,6 +71,7 @@ ENDED: dict[str, str] = {
     "done": "The work had all its time.",
     "failed": "The work ended with an error of its own.",
     "money": "The money set aside was spent.",
+    "no-money": "No money came in time for what was to follow.",
     "until": "The date is reached.",
     "budget": "The budget is spent.",
     "expired": "The rest could no longer be met by its deadline.",
@@ -137,6 +141,8 @@ def follow(before: Before, *, now: datetime) -> BidTerms | Because:
         return "failed"
     if reason == close_reasons.MONEY_SPENT:
         return "money"
+    if reason == close_reasons.AWAITS_MONEY:
+        return _next_step(before, lease, now)
     if reason in close_reasons.CUT_SHORT and terms.resume:
         rest = _rest(lease, now)
         if rest > timedelta():
@@ -186,6 +192,22 @@ def _resumed(before: Before, lease: Lease, rest: timedelta, now: datetime) -> Bi
         seeks="soonest",
     )
     return _paid(before, asked, now)
+
+
+def _next_step(before: Before, lease: Lease, now: datetime) -> BidTerms | Because:
+    """Ask for the step for which there was no money, and what is to be done again.
+
+    It goes on from there, step by step, until when its bid wanted: so it needs little to go on.
+    """
+    wanted = before.bid.wanted
+    until = min(wanted.auto_extend_until or wanted.deadline, now + DEADLINE_AHEAD_MAX)
+    step = min(timedelta(seconds=before.base.duration_seconds), STEP_MAX)
+    rest = min(_rest(lease, now) + step, until - max(now, before.bid.terms.earliest_start))
+    rest -= rest % ONE_SECOND
+    if rest < DURATION_MIN:
+        return "until"
+    asked = _resumed(before, lease, rest, now)
+    return asked if isinstance(asked, str) else replace(asked, deadline=until)
 
 
 def _link_of_rest(before: Before, lease: Lease, now: datetime) -> Continues:

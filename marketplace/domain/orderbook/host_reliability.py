@@ -41,6 +41,7 @@ WENT_WELL = frozenset(
         close_reasons.RESOLD,
         close_reasons.WINDOW_OVER,
         close_reasons.MONEY_SPENT,
+        close_reasons.AWAITS_MONEY,
     }
 )
 

@@ -198,7 +198,7 @@ def test_it_waits_for_the_rest_of_the_last_hold_where_the_account_covers_only_on
     assert site.bid_at(2).terms.continues is not None
 
 
-def test_an_account_that_does_not_cover_the_next_hold_ends_the_chain() -> None:
+def test_a_chain_waits_where_its_account_does_not_cover_the_next_hold() -> None:
     site = Going(funds=24)
     site.offer("a", gpus=2, at=1)
     site.want(repeat_until=NOON + 24 * HOUR)
@@ -213,7 +213,11 @@ def test_an_account_that_does_not_cover_the_next_hold_ends_the_chain() -> None:
 
     run_through(site, 1)
 
-    assert site.bid_at(1).chain_ended == "funds-insufficient"
+    first = site.bid_at(1)
+    assert first.chain_ended == ""
+    assert first.awaits is not None
+    assert first.awaits.needs == Money(24 * NANOS_PER_UNIT)
+    assert site.at(2) is None
 
 
 def test_a_bid_that_expires_is_placed_again_where_its_date_lies_farther() -> None:
