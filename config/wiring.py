@@ -21,6 +21,7 @@ import marketplace.folders
 import marketplace.forming
 import marketplace.logs
 import marketplace.loops
+import marketplace.money_notices
 import marketplace.policies
 import marketplace.projections
 import marketplace.volumes
@@ -31,6 +32,7 @@ import metering.policies
 import metering.projections
 import metering.watching
 from config.env import Env
+from config.money_loops import money_loops
 from config.notifying import deliveries
 from config.operations.hearing import answers
 from config.overflow import ADMIT_AGENT, overflow_loops, sweep_tokens
@@ -139,6 +141,7 @@ def policies(env: Env, *, clock: Callable[[], datetime] | None = _now) -> tuple[
         *ledger.policies.POLICIES,
         *listings.policies.POLICIES,
         *marketplace.policies.policies(fee_ppm=env.fee_ppm, clock=clock),
+        *marketplace.money_notices.POLICIES,
         *metering.policies.POLICIES,
         *bursting.policies.POLICIES,
         ADMIT_AGENT,
@@ -167,11 +170,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             gather_seconds=0.5,
         ),
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
-        Loop(
-            "money-waits",
-            5.0,
-            lambda store, now: marketplace.loops.go_on_where_there_is_money(store, now=now),
-        ),
+        *money_loops(),
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
         Loop(
@@ -420,6 +419,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "host-health",
         "extensions",
         "money-waits",
+        "account-watch",
         "offer-expiry",
         "usage",
         "idle-leases",

@@ -30,6 +30,7 @@ from marketplace.api.market import (
     Workloads,
 )
 from marketplace.api.markets import BidRoute, Markets
+from marketplace.api.money import AccountForecast, MoneyWaits
 from marketplace.api.quota_limits import QuotaLimits
 from marketplace.api.quota_requests import (
     ApproveQuotaRequest,
@@ -66,6 +67,8 @@ from marketplace.api.volumes import (
 )
 
 api_urls: list[URLPattern] = [
+    path("accounts/<uuid:account_id>/forecast", AccountForecast.as_view()),
+    path("money-waits", MoneyWaits.as_view()),
     path("bids", Bids.as_view()),
     path("bids/preview", PreviewBids.as_view()),
     path("bids/<uuid:bid_id>", OneBid.as_view()),

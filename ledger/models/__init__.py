@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
+from ledger.models.depletion import AccountWatchRow
 from ledger.models.money import (
     AccountRow,
     ClosedThroughRow,
@@ -38,6 +39,7 @@ from ledger.models.requests import RequestKey, TokenBucket
 
 __all__ = [
     "AccountRow",
+    "AccountWatchRow",
     "AttemptRow",
     "BankDetailsValue",
     "BankFileRow",

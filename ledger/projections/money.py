@@ -7,7 +7,9 @@ from uuid import UUID
 
 from ledger.domain import journal
 from ledger.domain.account_ids import earnings_account
+from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.closing_events import PeriodEvent
+from ledger.domain.depletion_events import WatchEvent
 from ledger.domain.events import (
     AccountOpened,
     BudgetSet,
@@ -46,7 +48,7 @@ from ledger.models import (
     StorageChargeRow,
     UsageChargeRow,
 )
-from ledger.projections import earnings, payouts, periods, sums
+from ledger.projections import depletion, earnings, payouts, periods, sums
 from ledger.rows import Rows
 
 
@@ -61,6 +63,7 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
             _open(opened, rows)
         case BudgetSet() as budget:
             rows.change(AccountRow, budget.account_id, overdraft_nanos=budget.overdraft_nanos)
+            depletion.begin_anew(budget.account_id, rows)
         case HoldPlaced() | HoldResized() | HoldReleased() as event:
             _project_hold(event, rows)
         case UsageCaptured() as captured:
@@ -68,6 +71,8 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
             _charge(captured, recorded, rows)
         case FundsAdded() | CostRecorded() as entry:
             _post(entry, recorded, rows)
+            if isinstance(entry, FundsAdded):
+                depletion.begin_anew(entry.account_id, rows)
         case StorageCharged() as charged:
             _post(charged, recorded, rows)
             _store(charged, recorded, rows)
@@ -83,6 +88,8 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
             payouts.project_bank_file(written, recorded, rows)
         case event if isinstance(event, PeriodEvent):
             periods.project_period(event, recorded, rows)
+        case event if isinstance(event, WatchEvent):
+            depletion.project_watch(event, rows)
 
 
 def _open(opened: AccountOpened, rows: Rows) -> None:
@@ -97,6 +104,8 @@ def _open(opened: AccountOpened, rows: Rows) -> None:
         overdraft_nanos=opened.overdraft_nanos,
         opened_at=opened.at,
     )
+    if opened.kind in PAYING_KINDS:
+        depletion.begin_anew(opened.account_id, rows)
     if row.total_nanos:
         for line in rows.select(PostingRow, account_id=opened.account_id):
             rows.change(PostingRow, line.pk, tenant_id=opened.tenant_id)
@@ -347,6 +356,7 @@ MONEY = Projection(
         *earnings.TABLES,
         *payouts.TABLES,
         *periods.TABLES,
+        *depletion.TABLES,
     ),
     is_bulk=True,
     on=names_of(
@@ -364,5 +374,6 @@ MONEY = Projection(
         StorageCharged,
     )
     | payouts.ON
-    | periods.ON,
+    | periods.ON
+    | depletion.ON,
 )

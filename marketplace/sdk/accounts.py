@@ -40,6 +40,21 @@ BUDGETS = (
     ("available", "available", money),
     ("account_id", "id"),
 )
+FORECAST = (
+    ("left", "left", money),
+    ("there", "was there", money),
+    ("used_ppm", "used, ppm"),
+    ("per_hour", "runs for, per hour", money),
+    ("lasts_until", "lasts until"),
+)
+WAITS = (
+    ("bid_id", "behind bid"),
+    ("lease_id", "paused lease"),
+    ("needs", "needs", money),
+    ("missing", "top up", money),
+    ("since", "since"),
+    ("until", "until"),
+)
 Limit = Annotated[str, typer.Argument(help="an amount such as 500, or unlimited for chargeback")]
 
 
@@ -49,6 +64,24 @@ def list_accounts(context: typer.Context, tenant: Tenant = None) -> None:
     session = session_of(context)
     rows = session.client.all(f"tenants/{tenant_of(session, tenant)}/accounts")
     session.printer.table(rows, ACCOUNTS, empty="No accounts.")
+
+
+@accounts.command("forecast")
+def forecast(
+    context: typer.Context,
+    account: Annotated[UUID, typer.Argument(help="its id")],
+) -> None:
+    """Show what is left of an account, and how long it lasts for what runs and goes on."""
+    session = session_of(context)
+    session.printer.facts(session.client.get(f"accounts/{account}/forecast"), FORECAST)
+
+
+@accounts.command("waiting")
+def waiting(context: typer.Context) -> None:
+    """List work that waits for money, and how much it takes to let it go on."""
+    session = session_of(context)
+    rows = session.client.get("money-waits")["results"]
+    session.printer.table(rows, WAITS, empty="No work waits for money.")
 
 
 @accounts.command("open")

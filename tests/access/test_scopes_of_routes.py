@@ -123,6 +123,7 @@ READS = {
     "markets": "market:read",
     "members": "admin",
     "notices": "notices:read",
+    "money-waits": "bids:read",
     "offers": "offers:read",
     "payees": "payouts:read",
     "payouts": "payouts:read",

@@ -26,6 +26,7 @@ from config.env import Env
 from config.wiring import projections
 from ledger import following, rebuilding
 from ledger.domain.closing_events import PeriodClosed
+from ledger.domain.depletion_events import AccountRunsOut
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
 from ledger.domain.notice_events import NoticeGiven
@@ -39,7 +40,7 @@ from ledger.following import Projection, follow_projections
 from ledger.models import Checkpoint
 from ledger.rebuilding import RebuildRunning, fingerprint, rebuild
 from ledger.rows import Rows
-from marketplace.domain.facts.events import BidPlaced, LeaseScheduled
+from marketplace.domain.facts.events import BidAwaitsMoney, BidPlaced, LeaseScheduled
 from metering.domain.events import GpuUse, MeterGapFound, UsageCorrected
 from metering.domain.idle_events import IdleRuleSet, IdleWarned
 from tests.access import world
@@ -145,6 +146,12 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"burst-home-{asked.lease_id}", asked)
     written = example(BankFileWritten)
     add(store, f"bank-files-{PLATFORM_ID}", written)
+    running = [r.event for r in days if isinstance(r.event, BidPlaced) and r.event.resume]
+    waits = (running or [bid])[0]
+    waiting = replace(example(BidAwaitsMoney), bid_id=waits.bid_id, account_id=waits.account_id)
+    add(store, f"bid-{waits.bid_id}", waiting)
+    short = replace(example(AccountRunsOut), account_id=waits.account_id)
+    add(store, f"account-watch-{waits.account_id}", short)
     closed = replace(example(PeriodClosed), period="2020-01")
     add(store, f"periods-{PLATFORM_ID}", closed)
     told = example(NoticeGiven)

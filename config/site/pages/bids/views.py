@@ -47,6 +47,7 @@ from marketplace.queries.books import BookBusy, explain_bid, preview
 from marketplace.queries.folders import folders
 from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
+from marketplace.queries.money_waits import wait_of
 from marketplace.queries.routing import routed
 from marketplace.queries.secrets import secrets
 
@@ -360,6 +361,7 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         rows = list(queries.chain(actor, bid_id).reverse()[:CHAIN_MAX])
         context["chain"] = _chain(actor, list(reversed(rows)))
         because = rows[0].chain_ended or ("consumer" if rows[0].state == "cancelled" else "")
+        context["money_wait"] = wait_of(actor, chain_id=row.chain_id)
         context["chain_ended"] = ENDED.get(because, REFUSED if because else "")
     if row.state == "open":
         context |= _why_open(row)

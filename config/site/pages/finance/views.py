@@ -29,6 +29,8 @@ from ledger.domain.span import Window
 from ledger.models import AccountRow, DebtRow
 from ledger.queries import money, statements
 from ledger.queries.closing import month
+from marketplace.queries import money_waits
+from marketplace.queries.depletion import Forecast, forecasts
 
 LINES_MAX = 200
 LINES_SHOWN = 100
@@ -87,6 +89,7 @@ def index(request: HttpRequest) -> HttpResponse:
     owed = _owed(money.debts(actor, period))
     told = money.telling_low(money.accounts(actor), now=now).order_by("kind", "title")
     accounts = [row for row in told if row.kind]
+    lasting = forecasts([row.pk for row in accounts[:LINES_MAX]], now=now)
     names = money.party_names(
         {each.tenant_id for each in spent[:LINES_MAX]}
         | {each.debtor_id for each in owed}
@@ -95,7 +98,8 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "period": period,
         "periods": _last_periods(now),
-        "accounts": [_account(row) for row in accounts[:LINES_MAX]],
+        "accounts": [_account(row, lasting.get(AccountId(row.pk))) for row in accounts[:LINES_MAX]],
+        "waiting": _waiting(actor),
         "low": [_low(row) for row in money.running_low(actor, now=now)[:LINES_MAX]],
         "accounts_more": max(0, len(accounts) - LINES_MAX),
         "spent": [
@@ -135,12 +139,19 @@ def _low(row: AccountRow) -> str:
     )
 
 
-def _account(row: AccountRow) -> dict[str, Any]:
-    """Return an account with what its kind means, and how far it may go below zero."""
+def _waiting(actor: Actor) -> list[dict[str, Any]]:
+    """Return work that waits for money, with the account that has to cover it."""
+    waits = money_waits.told(money_waits.waits(actor), limit=LINES_MAX)
+    titles = {row.pk: row.title for row in money.accounts(actor)} if waits else {}
+    return [{"wait": each, "account": titles.get(each.row.account_id, "")} for each in waits]
+
+
+def _account(row: AccountRow, lasting: Forecast | None) -> dict[str, Any]:
+    """Return an account with what its kind means, how far it may go below zero, how it lasts."""
     limit = "" if row.kind in PAYING_KINDS else "takes no holds"
     if row.kind in PAYING_KINDS and row.overdraft_nanos is None:
         limit = "unlimited: billed inside the organisation"
-    return {"row": row, "means": ACCOUNT_KINDS[row.kind], "limit": limit}
+    return {"row": row, "means": ACCOUNT_KINDS[row.kind], "limit": limit, "lasting": lasting}
 
 
 @require_safe

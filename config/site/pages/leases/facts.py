@@ -120,6 +120,7 @@ def extension_of(row: LeaseRow) -> dict[str, Any] | None:
     return {
         "ends_at": datetime.fromisoformat(row.extension["ends_at"]),
         "answer": row.extension["answer"],
+        "pausing": row.extension.get("pausing", False),
         "because": EXTENSION_REASONS.get(row.extension["reason"], row.extension["reason"]),
     }
 

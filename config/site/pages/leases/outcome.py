@@ -27,6 +27,9 @@ NEXT: dict[int, str] = {
     close_reasons.MONEY_SPENT: (
         "Add money to the unit's account, or give the bid a larger budget, before you run it again."
     ),
+    close_reasons.AWAITS_MONEY: (
+        "Add money to the unit's account: the work goes on by itself, from where it saved itself."
+    ),
     close_reasons.PAUSED: (
         "You pay for the time it ran. The rest goes on by itself, by the deadline of its bid."
     ),
