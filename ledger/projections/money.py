@@ -80,6 +80,13 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
             _post(paid, recorded, rows)
             payee = rows.get(AccountRow, paid.account_id).tenant_id
             _owe(rows, str(periods.counts_in(paid.at, rows)), paid.owner_id, payee, paid.money)
+        case event:
+            _project_beside(event, recorded, rows)
+
+
+def _project_beside(event: object, recorded: Recorded, rows: Rows) -> None:
+    """Keep what has rows of its own: payouts, months, what was told of accounts."""
+    match event:
         case event if isinstance(event, PayeeEvent):
             if isinstance(event, PayoutEntry):
                 _post(event, recorded, rows)
