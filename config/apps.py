@@ -16,13 +16,14 @@ class SiteConfig(AppConfig):
         from config import checks  # noqa: F401  # registers itself
         from config.payout_terms import payout_debtor, payout_terms
         from config.security.work_keys import work_keys
-        from config.wiring import CLOSING_CHECKS, build_storage, build_store
-        from ledger import closing, eventstore, paying, vault
+        from config.wiring import CLOSING_CHECKS, build_storage, build_store, legs_compared
+        from ledger import closing, eventstore, paying, reconciling, vault
         from marketplace import kernels, storage
 
         eventstore.install(lambda: build_store(settings.ENV))
         closing.install(CLOSING_CHECKS)
         paying.install(payout_terms(settings.ENV), payout_debtor(settings.ENV))
+        reconciling.install(legs_compared(settings.ENV))
         storage.install(lambda: build_storage(settings.ENV, settings.HOME))
         vault.install(lambda: vault.Vault(work_keys(settings.ENV, settings.HOME)))
         kernels.home = settings.KERNELS

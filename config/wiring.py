@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import structlog
@@ -44,6 +44,7 @@ from config.site.live.relay import Relay
 from ledger.carrying import carry_accounts_forward
 from ledger.closing import Checking, freeze_closed
 from ledger.collecting import let_go, settle
+from ledger.domain.reconciling import Comparing
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
@@ -62,6 +63,7 @@ from marketplace.storage.folder import FolderStorage
 from marketplace.storage.port import Storage
 from metering.loops import BEAT_SECONDS
 from metering.queries.closing import use_is_charged, use_is_rated
+from metering.queries.reconciling import samples_and_windows, windows_and_charges
 from metering.queries.uptime import contacts, uptime
 
 GATHER_SECONDS = 0.01
@@ -76,6 +78,13 @@ WATCHED_FOR = timedelta(hours=1)
 
 CLOSING_CHECKS: tuple[Checking, ...] = (use_is_rated, use_is_charged)
 """What is looked at before a month is closed, besides the books themselves."""
+
+
+def legs_compared(env: Env) -> tuple[Comparing, ...]:
+    """Return what `reconcile` compares besides the books themselves, in the order of the money."""
+    kept = timedelta(days=env.samples_kept_days)
+    return (partial(samples_and_windows, kept=kept), windows_and_charges)
+
 
 log = structlog.get_logger()
 

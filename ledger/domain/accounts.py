@@ -36,6 +36,7 @@ from ledger.domain.holds import (
     Hold,
     HoldBelowCaptured,
     HoldClosed,
+    HoldEvent,
     HoldPlacedOtherwise,
     HoldUnknown,
     Usage,
@@ -121,9 +122,8 @@ class EntryRecordedOtherwise(Refusal):
 class Account:
     """One account. `evolve` hands `holds`, `entries` and `credited` on to the state it returns.
 
-    They only ever gain ids, so copying them at each event would make loading quadratic; only the
-    newest state of a fold may be asked. They are asked by id and never walked: of an account that
-    was carried forward they hold what came since and find what is older (decision 116).
+    They only gain ids and are not copied at each event; so only the newest state of a fold may be
+    asked, and by id: of an account that was carried forward they find what is older (decision 116).
     """
 
     STREAM: ClassVar[str] = "account"
@@ -160,10 +160,9 @@ class Account:
             case BudgetSet():
                 return replace(state, overdraft_nanos=event.overdraft_nanos)
             case HoldPlaced() | HoldResized() | HoldReleased():
-                return state._with_hold(hold_after(state.holds.get(event.hold_id), event))
+                return state._with_hold(event)
             case UsageCaptured():
-                hold = hold_after(state.holds[event.hold_id], event)
-                return state._with_hold(hold)._with_entry(event)
+                return state._with_hold(event)._with_entry(event)
             case StorageCharged():
                 return replace(state._with_entry(event), stored=stored_after(state.stored, event))
             case FundsAdded() | CompensationPaid() | CostRecorded():
@@ -171,8 +170,10 @@ class Account:
             case _:
                 assert_never(event)
 
-    def _with_hold(self, hold: Hold) -> Account:
-        before = self.holds.get(hold.hold_id)
+    def _with_hold(self, event: HoldEvent) -> Account:
+        # One that is placed is new: not asked for, since it might be looked for far back.
+        before = None if isinstance(event, HoldPlaced) else self.holds[event.hold_id]
+        hold = hold_after(before, event)
         change = hold.remaining.nanos - (before.remaining.nanos if before else 0)
         self.holds[hold.hold_id] = hold
         return replace(self, held=Money(self.held.nanos + change, self.held.currency))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ledger.queries.money import (
+    ChargedWindow,
     Spend,
     StrayHold,
     TrialBalance,
     account,
     accounts,
     charged_so_far,
+    charged_windows,
     charges,
     debts,
     disagreements,
@@ -58,6 +60,7 @@ from ledger.queries.statements import (
 
 __all__ = [
     "NEWEST_FIRST",
+    "ChargedWindow",
     "Spend",
     "Statement",
     "StatementLine",
@@ -67,6 +70,7 @@ __all__ = [
     "account",
     "accounts",
     "charged_so_far",
+    "charged_windows",
     "charges",
     "debts",
     "disagreements",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -240,6 +240,26 @@ def debts(actor: Actor, period: Period) -> QuerySet[DebtRow]:
 def charges(actor: Actor, *, lease_id: LeaseId) -> QuerySet[UsageChargeRow]:
     """Return the charged usage windows of a lease, in time order."""
     return visible(actor, UsageChargeRow).filter(lease_id=lease_id).order_by("starts_at")
+
+
+@dataclass(frozen=True, slots=True)
+class ChargedWindow:
+    """A usage window, or a correction of one, as it was charged."""
+
+    entry_id: UUID
+    lease_id: UUID
+    starts_at: datetime
+    gpu_millis: int
+
+
+def charged_windows(period: Period) -> Iterator[ChargedWindow]:
+    """Yield what was charged of use that began in a month, in whichever month it counts."""
+    within = period.window
+    rows = UsageChargeRow.objects.filter(
+        starts_at__gte=within.starts_at, starts_at__lt=within.ends_at
+    )
+    columns = rows.values_list("entry_id", "lease_id", "starts_at", "gpu_millis")
+    yield from (ChargedWindow(*row) for row in columns.iterator())
 
 
 def charged_so_far(actor: Actor, *, lease_id: LeaseId) -> int:
