@@ -182,6 +182,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         *money_loops(),
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
+        _budgets(),
         Loop(
             "live",
             5.0,
@@ -327,6 +328,12 @@ def _choose_forms(store: EventStore, now: datetime) -> int:
     )
 
 
+def _budgets() -> Loop:
+    """Return the loop that tells budgets what was spent, so that they warn and block."""
+    watch = marketplace.loops.BudgetWatch()
+    return Loop("budgets", 5.0, lambda store, now: watch.run_once(store, now=now))
+
+
 def _moves(env: Env) -> tuple[Loop, ...]:
     """Return the loop that moves bids between markets, where there are several."""
     if not read_markets(env.market, env.markets)[1:]:
@@ -434,6 +441,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "idle-leases",
         "charges",
         "stray-holds",
+        "budgets",
         "old-tokens",
         "old-keys",
         "carried-accounts",

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId
+from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta
@@ -19,6 +19,7 @@ from marketplace.commands.bids import release_stray_hold
 from marketplace.commands.chains import go_on_with_money
 from marketplace.commands.extending import extend_when_due
 from marketplace.commands.moving import ask_for_move
+from marketplace.commands.spending import note_spending
 from marketplace.domain.bids.routing import PAUSE, better
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.lease import NONE_TOLD, Contacts, Lease, LeaseUnknown
@@ -27,6 +28,7 @@ from marketplace.queries.extensions import leases_ending
 from marketplace.queries.leases import due_leases
 from marketplace.queries.money_waits import may_go_on, waits_to_look_at
 from marketplace.queries.moving import Waiting, looks, waiting_bids
+from marketplace.queries.spending import counted_now, tenants_with_budgets
 
 BATCH = 500
 STUCK = "lease.stuck"
@@ -38,6 +40,9 @@ MOVER = Meta(actor="loop:bid-moves")
 LOOKED_AT = 20
 """Bids looked at in a pass: each is previewed in every market that may serve it."""
 WITH_MONEY = Meta(actor="loop:money-waits")
+BUDGETS = Meta(actor="loop:budgets")
+BUDGETS_ANEW = timedelta(seconds=30)
+"""An organisation is looked at so often even if it spends nothing: a period or grant may end."""
 SWEEP = Meta(actor="loop:stray-holds")
 HOLDS_LOOKED_AT = 1_000
 HoldKey = tuple[datetime, HoldId, AccountId]
@@ -193,3 +198,28 @@ def sweep_stray_holds(store: EventStore, *, now: datetime) -> int:
 
     stray = [key for key in held if BidId(key[1]) not in placed]
     return each_alone(stray, give_back, event="hold.stuck", told=lambda key: {"hold": str(key[1])})
+
+
+class BudgetWatch:
+    """Tells budgets what the read model counts, of organisations in which anything changed.
+
+    What it remembers only saves looking: a process that begins anew looks at all of them once.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing looked at."""
+        self._seen: dict[UUID, tuple[int, datetime]] = {}
+
+    def run_once(self, store: EventStore, *, now: datetime) -> int:
+        """Look at each organisation once; return how many were counted."""
+        counted = 0
+        for tenant_id, read in tenants_with_budgets().items():
+            touched, looked_at = self._seen.get(tenant_id, (-1, now))
+            if read.touched == touched and now - looked_at < BUDGETS_ANEW:
+                continue
+            found, up_to = counted_now(read)
+            tenant = TenantId(tenant_id)
+            note_spending(store, tenant_id=tenant, counted=found, up_to=up_to, by=BUDGETS, now=now)
+            self._seen[tenant_id] = read.touched, now
+            counted += 1
+        return counted

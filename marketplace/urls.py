@@ -58,6 +58,14 @@ from marketplace.api.quotas import (
 )
 from marketplace.api.rounds import OneRound, ReplayRound, RoundOtherwise, Rounds
 from marketplace.api.secrets import OneSecret, Secrets
+from marketplace.api.spending import (
+    ApproveSpendingGrant,
+    DeclineSpendingGrant,
+    OneSpendingBudget,
+    Spending,
+    SpendingBudgets,
+    SpendingGrants,
+)
 from marketplace.api.volumes import (
     MissingOfVolume,
     OneVolume,
@@ -77,6 +85,11 @@ api_urls: list[URLPattern] = [
     path("bids/<uuid:bid_id>/explain", ExplainBid.as_view()),
     path("bids/<uuid:bid_id>/advice", AdviseBid.as_view()),
     path("offers/<uuid:offer_id>/explain", ExplainOffer.as_view()),
+    path("budgets", SpendingBudgets.as_view()),
+    path("budgets/<uuid:budget_id>", OneSpendingBudget.as_view()),
+    path("budgets/<uuid:budget_id>/grants", SpendingGrants.as_view()),
+    path("budgets/<uuid:budget_id>/grants/<uuid:grant_id>/approve", ApproveSpendingGrant.as_view()),
+    path("budgets/<uuid:budget_id>/grants/<uuid:grant_id>/decline", DeclineSpendingGrant.as_view()),
     path("folders", Folders.as_view()),
     path("folders/missing", MissingBlobs.as_view()),
     path("folders/<uuid:folder_id>", OneFolder.as_view()),
@@ -128,6 +141,7 @@ api_urls: list[URLPattern] = [
     path("rounds/<uuid:round_id>/replay", ReplayRound.as_view()),
     path("secrets", Secrets.as_view()),
     path("secrets/<str:name>", OneSecret.as_view()),
+    path("spending", Spending.as_view()),
     path("volumes", Volumes.as_view()),
     path("volumes/<str:volume>", OneVolume.as_view()),
     path("volumes/<str:volume>/links", VolumeLinks.as_view()),

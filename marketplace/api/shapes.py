@@ -69,7 +69,8 @@ class WorkloadBody(Body):
     are given back once idle for so long, 300 to 43,200; left out: by the organisation's rule alone.
     fetch: what the host fetches where the work starts, instead of `inputs`, such as
     `git+https://host/path@ref#folder` or `https://host/file#sha256=…`; fetch_secret: the name of
-    the secret that is shown there.
+    the secret that is shown there. project: the label by which spending is told apart and budgets
+    count it, such as `llm-eval`.
     """
 
     kind = TextField()
@@ -93,6 +94,7 @@ class WorkloadBody(Body):
     secret_variables = serializers.ListField(child=TextField(), default=list, max_length=NAMED_MAX)
     volumes = serializers.ListField(child=MountBody(), default=list, max_length=MOUNTS_MAX)
     end_when_idle_seconds = CountField(required=False)
+    project = TextField(required=False, allow_blank=True)
 
 
 class AskBid(Body):
@@ -218,6 +220,7 @@ def _workload_of(asked: Mapping[str, Any]) -> Workload:
             for each in asked["volumes"]
         ),
         end_when_idle_seconds=asked.get("end_when_idle_seconds"),
+        project=asked.get("project", ""),
     )
 
 
@@ -237,6 +240,7 @@ class WorkloadShape(serializers.Serializer[Any]):
     secret_variables = serializers.ListField(child=serializers.CharField())
     volumes = serializers.ListField(child=MountShape())
     end_when_idle_seconds = serializers.IntegerField(allow_null=True)
+    project = serializers.CharField()
 
 
 class ChainShape(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +16,7 @@ from ledger.eventstore.folds import Fold
 from ledger.eventstore.port import (
     DECIDE_ATTEMPTS_MAX,
     START,
+    Aggregate,
     EventStore,
     Meta,
     Position,
@@ -24,6 +25,7 @@ from ledger.eventstore.port import (
     record,
 )
 from ledger.eventstore.together import Part, look, look_at_all, record_each, record_together
+from marketplace.commands.spending import drawing
 from marketplace.commands.volumes import claiming
 from marketplace.domain.bids.bid import (
     Bid,
@@ -41,6 +43,7 @@ from marketplace.domain.files.events import FolderEvent
 from marketplace.domain.files.folder import Folder, need_inputs
 from marketplace.domain.secrets.events import SecretEvent
 from marketplace.domain.secrets.secret import Secret, need_kept, secret_id_of
+from marketplace.domain.spending.budgets import Budgets
 
 
 def place_bid(
@@ -56,9 +59,9 @@ def place_bid(
     route: how its market was chosen, recorded with it.
 
     Returns: the store position at which it is placed.
-    Raises: every refusal of `bid.place` and of `place_hold`; BidTermsDiffer.
+    Raises: every refusal of `bid.place` and of `place_hold`; BidTermsDiffer; BudgetUsedUp.
     """
-    seen = look(store, Bid, terms.bid_id)
+    seen = look_at_all(store, [(Bid, terms.bid_id), (Budgets, terms.tenant_id)])
     return record_together(store, _placing(store, terms, by, now, seen, route))[-1]
 
 
@@ -72,14 +75,14 @@ def place_bids(
     """
     bids = [(Bid, terms.bid_id) for terms, _ in asked]
     accounts = [(Account, terms.account_id) for terms, _ in asked]
-    seen = look_at_all(store, [*bids, *accounts])
+    budgets = [(Budgets, terms.tenant_id) for terms, _ in asked]
+    seen = look_at_all(store, [*bids, *accounts, *budgets])
     outcomes: list[Position | Exception] = []
     requests: dict[int, list[Part]] = {}
     for number, (terms, by) in enumerate(asked):
         outcomes.append(START)
         try:
-            own, account = seen[Bid, terms.bid_id], seen[Account, terms.account_id]
-            requests[number] = _placing(store, terms, by, now, own, None, account=account)
+            requests[number] = _placing(store, terms, by, now, seen, None)
         except Exception as failure:
             # Also where it is our own fault: the others must not be turned away with it.
             outcomes[number] = failure
@@ -107,14 +110,12 @@ def _placing(
     terms: BidTerms,
     by: Meta,
     now: datetime,
-    seen: Fold,
+    seen: Mapping[tuple[type[Aggregate], object], Fold],
     route: BidRouted | None,
-    *,
-    account: Fold | None = None,
 ) -> list[Part]:
     """Return what places a bid; the last part is the bid's own stream.
 
-    seen, account: that stream and the account's, as they were just read.
+    seen: that stream, the organisation's budgets and, if it was read, the account's.
     """
     placed = place(terms, now=now)
     found = claiming(store, placed, by=by, now=now) if placed.workload.volumes else []
@@ -126,18 +127,22 @@ def _placing(
             raise BidTermsDiffer(bid_id=terms.bid_id)
         return []
 
-    own = Part(Bid, terms.bid_id, decide, by, seen=seen)
-    if seen.state is not None:
+    known = seen[Bid, terms.bid_id]
+    own = Part(Bid, terms.bid_id, decide, by, seen=known)
+    if known.state is not None:
         return [own]  # it has had its hold; by now that may be released or a lease's
+    most = hold_of(placed, placed.limit)
     hold = placing_hold(
         account_id=terms.account_id,
         hold_id=placed.hold_id,
-        money=hold_of(placed, placed.limit),
+        money=most,
         purpose=f"bid:{terms.bid_id}",
         by=by,
         now=now,
     )
-    parts = [*_inputs(placed, by), *_secrets(placed, by), *found, replace(hold, seen=account)]
+    hold = replace(hold, seen=seen.get((Account, terms.account_id)))
+    drawn = drawing(placed, most, seen=seen[Budgets, terms.tenant_id], by=by, now=now)
+    parts = [*_inputs(placed, by), *_secrets(placed, by), *found, hold, *drawn]
     if route is not None:
         parts.append(Part(Route, terms.bid_id, lambda known: [] if known else [route], by))
     return [*parts, own]
@@ -203,7 +208,7 @@ def amend_bid(
     The change and the money that is set aside for it are one step. Where the store cannot do that,
     more money is set aside before the change, what is no longer needed given back after it.
 
-    Raises: BidUnknown, BidNotOpen, the refusals of `Bid.amend` and of `resize_hold`.
+    Raises: BidUnknown, BidNotOpen, BudgetUsedUp, the refusals of `Bid.amend` and of `resize_hold`.
     """
 
     for _attempt in range(DECIDE_ATTEMPTS_MAX):
@@ -225,7 +230,13 @@ def amend_bid(
             by=by,
             now=now,
         )
-        parts = [hold, own] if amended.hold > before.hold else [own, hold]
+        parts = [own, hold]
+        if amended.hold > before.hold:
+            grown = amended.hold - before.hold
+            budgets = look(store, Budgets, before.terms.tenant_id)
+            step = f"amended:{amended.version}"
+            drawn = drawing(before.terms, grown, step=step, seen=budgets, by=by, now=now)
+            parts = [hold, own, *drawn]
         with suppress(_Overtaken):
             return record_together(store, parts, whole=True)[parts.index(own)]
     raise StreamMoved(f"bid-{bid_id}")

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from ledger.commands.money import resize_hold
+from ledger.commands.money import resize_hold, resizing_hold
 from ledger.domain.ids import HostId, LeaseId, TenantId
-from ledger.domain.money import Rate
+from ledger.domain.money import Money, Rate
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from ledger.eventstore.together import Part, look, record_together
+from marketplace.commands.spending import drawing
+from marketplace.domain.bids.bid import Bid
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases import outputs
 from marketplace.domain.leases.lease import Lease, LeaseUnknown, save
 from marketplace.domain.leases.reclaim import reclaim, take_at_once, take_back_rented
 from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
+from marketplace.domain.spending.budgets import Budgets
 
 
 def close_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:
@@ -152,24 +156,36 @@ def request_extension(
 
     The money for it is set aside first; the engine then grants or declines.
 
-    Raises: LeaseUnknown, LeaseOver, ReclaimUnderWay, ExtensionNotLater, LeaseTooLong, and what
-        `resize_hold` raises where the account does not cover it.
+    Raises: LeaseUnknown, LeaseOver, ReclaimUnderWay, ExtensionNotLater, LeaseTooLong,
+        BudgetUsedUp, and what `resize_hold` raises where the account does not cover it.
     """
     lease = load(store, Lease, lease_id)
     if lease is None:
         raise LeaseUnknown(lease_id=lease_id)
     if lease.ask_extension(ends_at=ends_at, now=now):
-        resize_hold(
-            store,
+        most = lease.cost_at_most(ends_at=ends_at)
+        hold = resizing_hold(
             account_id=lease.terms.account_id,
             hold_id=lease.terms.hold_id,
-            money=lease.cost_at_most(ends_at=ends_at),
+            money=most,
             by=by.step("hold"),
             now=now,
         )
+        record_together(store, [hold, *_drawing_step(store, lease, most, ends_at, by, now)])
     return decide_on(
         store, lease_id, lambda lease: lease.ask_extension(ends_at=ends_at, now=now), by
     )
+
+
+def _drawing_step(
+    store: EventStore, lease: Lease, most: Money, ends_at: datetime, by: Meta, now: datetime
+) -> list[Part]:
+    """Return what draws the growth of a lease on the budgets that cover it."""
+    bid = load(store, Bid, lease.terms.bid_id)
+    assert bid is not None, "a lease comes from a bid"
+    grown = most - lease.cost_at_most(ends_at=lease.ends_at)
+    known, step = look(store, Budgets, lease.terms.tenant_id), f"until:{ends_at.isoformat()}"
+    return drawing(bid.terms, grown, step=step, seen=known, by=by.step("budgets"), now=now)
 
 
 def hold_what_remains(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> None:

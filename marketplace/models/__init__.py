@@ -11,6 +11,14 @@ from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.models.secrets import SecretRow, SecretValueRow
 from marketplace.models.snapshots import SnapshotRow
+from marketplace.models.spending import (
+    SpendingBidRow,
+    SpendingBudgetRow,
+    SpendingCrossingRow,
+    SpendingDayRow,
+    SpendingGrantRow,
+    SpendingReadRow,
+)
 from marketplace.models.volumes import VolumeRow
 
 __all__ = [
@@ -31,6 +39,12 @@ __all__ = [
     "SecretRow",
     "SecretValueRow",
     "SnapshotRow",
+    "SpendingBidRow",
+    "SpendingBudgetRow",
+    "SpendingCrossingRow",
+    "SpendingDayRow",
+    "SpendingGrantRow",
+    "SpendingReadRow",
     "TradeRow",
     "VolumeRow",
 ]

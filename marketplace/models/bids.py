@@ -54,6 +54,8 @@ class BidRow(models.Model):
     """What the work finds of its organisation's volumes: name, path, writable."""
     end_when_idle_seconds = models.PositiveIntegerField(null=True)
     """As it was placed; what holds by now is a rule of metering. Null: by no rule of its own."""
+    project = models.CharField(max_length=63, default="")
+    """The label by which spending is told apart; empty: none."""
     seeks = models.CharField(max_length=8, default="cheapest")
     moves = models.JSONField(default=list)
     """From which market to which it was handed on, and when: market, to, at."""

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from ledger.following import Projection
-from marketplace.projections import bids, folders, leases, quotas, rounds, secrets, volumes
+from marketplace.projections import (
+    bids,
+    folders,
+    leases,
+    quotas,
+    rounds,
+    secrets,
+    spending,
+    volumes,
+)
 
 PROJECTIONS: tuple[Projection, ...] = (
     *bids.PROJECTIONS,
@@ -13,4 +22,5 @@ PROJECTIONS: tuple[Projection, ...] = (
     *folders.PROJECTIONS,
     *secrets.PROJECTIONS,
     *volumes.PROJECTIONS,
+    *spending.PROJECTIONS,
 )

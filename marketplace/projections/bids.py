@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
+from typing import Any
 
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import Recorded
@@ -22,6 +23,7 @@ from marketplace.domain.facts.events import (
     BidMoveAsked,
     BidPlaced,
     RoundCleared,
+    Workload,
 )
 from marketplace.domain.leases.renewals import STAYED
 from marketplace.models.bids import BidRow, RouteRow
@@ -172,19 +174,7 @@ def _row(placed: BidPlaced) -> BidRow:
         currency=placed.limit.currency,
         service_class=placed.service_class,
         patience=placed.patience,
-        workload_kind=placed.workload.kind,
-        command=list(placed.workload.command),
-        environment=dict(placed.workload.environment),
-        checkpoint_seconds=placed.workload.checkpoint_seconds,
-        image=placed.workload.image,
-        inputs=placed.workload.inputs,
-        outputs=list(placed.workload.outputs),
-        fetch=placed.workload.fetch,
-        fetch_secret=placed.workload.fetch_secret,
-        secrets=list(placed.workload.secrets),
-        secret_variables=list(placed.workload.secret_variables),
-        volumes=[asdict(each) for each in placed.workload.volumes],
-        end_when_idle_seconds=placed.workload.end_when_idle_seconds,
+        **_work(placed.workload),
         seeks=placed.seeks,
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,
@@ -208,6 +198,26 @@ def _row(placed: BidPlaced) -> BidRow:
         queued_at=placed.at,
         version=1,
     )
+
+
+def _work(workload: Workload) -> dict[str, Any]:
+    """Return the fields that say what runs."""
+    return {
+        "workload_kind": workload.kind,
+        "command": list(workload.command),
+        "environment": dict(workload.environment),
+        "checkpoint_seconds": workload.checkpoint_seconds,
+        "image": workload.image,
+        "inputs": workload.inputs,
+        "outputs": list(workload.outputs),
+        "fetch": workload.fetch,
+        "fetch_secret": workload.fetch_secret,
+        "secrets": list(workload.secrets),
+        "secret_variables": list(workload.secret_variables),
+        "volumes": [asdict(each) for each in workload.volumes],
+        "end_when_idle_seconds": workload.end_when_idle_seconds,
+        "project": workload.project,
+    }
 
 
 def _end(bid_id: BidId, state: str, at: datetime, recorded: Recorded, rows: Rows) -> None:

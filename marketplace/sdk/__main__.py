@@ -24,6 +24,7 @@ from . import (
     offers,
     organisations,
     quotas_together,
+    spending,
     tokens,
     volumes,
     work_secrets,
@@ -111,6 +112,7 @@ app.command("logs")(logs.logs)
 app.command("ssh")(access.ssh)
 app.command("port-forward")(access.port_forward)
 app.command("usage")(leases.usage)
+app.command("spend")(spending.spend)
 app.command("statement")(money.statement)
 app.command("export")(money.export)
 app.add_typer(hosts.app, name="hosts")
@@ -121,7 +123,8 @@ app.add_typer(organisations.members, name="members")
 app.add_typer(organisations.invitations, name="invitations")
 app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(accounts.funds, name="funds")
-app.add_typer(accounts.budgets, name="budgets")
+app.add_typer(accounts.credit_limits, name="credit-limits")
+app.add_typer(spending.app, name="budgets")
 
 
 def _version(wanted: bool) -> None:

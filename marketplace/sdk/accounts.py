@@ -1,4 +1,4 @@
-"""`offpeak accounts`, `funds`, `budgets`: what pays for a unit's use."""
+"""`offpeak accounts`, `funds`, `credit-limits`: what pays for a unit's use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .session import session_of
 
 accounts = typer.Typer(help="Accounts that pay for units' use.", no_args_is_help=True)
 funds = typer.Typer(help="Money that came in.", no_args_is_help=True)
-budgets = typer.Typer(help="Credit limits of accounts.", no_args_is_help=True)
+credit_limits = typer.Typer(help="Credit limits of accounts.", no_args_is_help=True)
 
 UNLIMITED = "unlimited"
-"""What is typed for a budget without limit."""
+"""What is typed for no limit."""
 
 
 def limit(value: Any, entry: Any) -> str:
-    """Return a budget with its currency; null is without limit."""
+    """Return a credit limit with its currency; null is without limit."""
     return UNLIMITED if value is None else money(value, entry)
 
 
@@ -33,7 +33,7 @@ ACCOUNTS = (
     ("overdraft", "credit limit", limit),
     ("account_id", "id"),
 )
-BUDGETS = (
+CREDIT_LIMITS = (
     ("title", "account"),
     ("kind", "kind"),
     ("overdraft", "credit limit", limit),
@@ -125,17 +125,17 @@ def add_funds(
     session.printer.done(done, "Added.")
 
 
-@budgets.command("list")
-def list_budgets(context: typer.Context, tenant: Tenant = None) -> None:
+@credit_limits.command("list")
+def list_credit_limits(context: typer.Context, tenant: Tenant = None) -> None:
     """List the credit limits of an organisation's accounts."""
     session = session_of(context)
     rows = session.client.all(f"tenants/{tenant_of(session, tenant)}/accounts")
     paying = [row for row in rows if row["kind"] in ("prepaid", "chargeback")]
-    session.printer.table(paying, BUDGETS, empty="No accounts that pay.")
+    session.printer.table(paying, CREDIT_LIMITS, empty="No accounts that pay.")
 
 
-@budgets.command("set")
-def set_budget(
+@credit_limits.command("set")
+def set_credit_limit(
     context: typer.Context,
     account: Annotated[UUID, typer.Argument(help="its id")],
     amount: Limit,

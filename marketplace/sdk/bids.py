@@ -53,6 +53,7 @@ ONE = (
     ("workload.secret_variables", "of these as variables"),
     ("workload.volumes", "volumes", mounted),
     ("workload.end_when_idle_seconds", "ends when idle, s"),
+    ("workload.project", "project"),
     ("chain.number", "bid in its series"),
     ("chain.ended_because", "series ended because"),
     ("earliest_start", "not before"),
@@ -165,6 +166,9 @@ Burst = Annotated[bool, typer.Option("--burst", help="may be rented in a cloud")
 Kind = Annotated[str, typer.Option("--kind", help="workload kind, such as training-7b or render")]
 Unit = Annotated[str | None, typer.Option("--unit", help="business unit that pays, by id")]
 Centre = Annotated[str, typer.Option("--cost-centre", help="instead of the unit's own")]
+Project = Annotated[
+    str, typer.Option("--project", help="a label that spending and budgets go by: llm-eval")
+]
 Command = Annotated[list[str] | None, typer.Argument(help="what runs: -- python train.py")]
 
 
@@ -187,7 +191,7 @@ def _asked(
     outputs: list[str] | None = None, secrets: list[str] | None = None,
     secret_variables: list[str] | None = None, volumes: list[str] | None = None,
     end_when_idle: str | None = None, fetch: str = "", fetch_secret: str = "",
-    pausable: bool = False,
+    pausable: bool = False, project: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -209,7 +213,7 @@ def _asked(
         asked["workload"]["checkpoint_seconds"] = length_of(saves)
     if (idle := idle_seconds(end_when_idle)) is not None:
         asked["workload"]["end_when_idle_seconds"] = idle
-    texts = {"image": image, "fetch": fetch, "fetch_secret": fetch_secret}
+    texts = {"image": image, "fetch": fetch, "fetch_secret": fetch_secret, "project": project}
     asked["workload"] |= {name: said for name, said in texts.items() if said}
     if inputs is not None:
         asked["workload"]["inputs"] = str(inputs)
@@ -274,7 +278,7 @@ def create(
     image: Image = "", inputs: Inputs = None, outputs: Outputs = None,
     secret: Secret = None, secret_env: SecretEnv = None, volume: Mounted = None,
     end_when_idle: Idle = None, fetch: Fetch = "", fetch_secret: FetchSecret = "",
-    pausable: Pausable = False,
+    pausable: Pausable = False, project: Project = "",
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -284,7 +288,7 @@ def create(
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, saves, image, inputs, outputs,
                    secret, secret_env, volume, end_when_idle, fetch, fetch_secret,
-                   pausable)  # fmt: skip
+                   pausable, project)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.

@@ -21,6 +21,7 @@ from .bids import (
     Max,
     Outputs,
     Pausable,
+    Project,
     Resume,
     Saves,
     Secret,
@@ -95,6 +96,7 @@ def run(
     network: Network = None, end_when_idle: Idle = None, fetch_there: FetchThere = False,
     fetch_secret: FetchSecret = "", secret: Secret = None, secret_env: SecretEnv = None,
     resume: Resume = False, saves: Saves = None, pausable: Pausable = False,
+    project: Project = "",
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -111,8 +113,8 @@ def run(
     seconds = length_of(timeout)
     workload: dict[str, Any] = {"kind": kind, "command": command}
     workload["environment"] = _variables(env or ())
-    named: dict[str, Any] = {"image": image, "outputs": outputs, "volumes": mounts_of(volume)}
-    named["end_when_idle_seconds"] = idle_seconds(end_when_idle)
+    named: dict[str, Any] = {"image": image, "outputs": outputs, "project": project}
+    named |= {"volumes": mounts_of(volume), "end_when_idle_seconds": idle_seconds(end_when_idle)}
     named["checkpoint_seconds"] = None if saves is None else length_of(saves)
     workload |= {name: said for name, said in named.items() if said not in (None, "", [])}
     workload |= secrets_of(secret, secret_env)
@@ -134,9 +136,8 @@ def run(
     if folder is not None and not fetch_there:
         workload["inputs"] = _sent(session, folder)
     placed = session.client.post("bids", asked)
-    session.announce(
-        f"Placed bid {placed['id']}.", placed["id"], f"offpeak bids explain {placed['id']}"
-    )
+    following = f"offpeak bids explain {placed['id']}"
+    session.announce(f"Placed bid {placed['id']}.", placed["id"], following)
     if detach:
         return
     session.client.log.is_told = True

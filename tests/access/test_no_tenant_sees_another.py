@@ -147,6 +147,17 @@ def _bid(its: Party) -> dict[str, Any]:
     }
 
 
+def _budget(its: Party, own: Party) -> dict[str, Any]:
+    return {
+        "title": "All",
+        "scope": "unit",
+        "subject": str(its.ids["subscriber_id"]),
+        "amount": "50.00",
+        "period": "year",
+        "thresholds": [{"at_percent": 80, "action": "notify"}],
+    }
+
+
 Body = Callable[[Party, Party], dict[str, Any]]
 
 BODIES: Mapping[str, Body] = {
@@ -267,6 +278,13 @@ BODIES: Mapping[str, Body] = {
         "policies": [
             {"kind": "weight", "node": str(its.ids["subscriber_id"]), "weight_ppm": 1_000_000}
         ]
+    },
+    "POST budgets": _budget,
+    "PUT budgets/<uuid:budget_id>": _budget,
+    "POST budgets/<uuid:budget_id>/grants": lambda its, own: {
+        "amount": "1.00",
+        "until": _moment(minutes=1),
+        "why": "more",
     },
     "POST quotas/requests": lambda its, own: {
         "subscriber_id": str(its.ids["subscriber_id"]),

@@ -42,7 +42,7 @@ from ledger.domain.ids import (
     TokenId,
     UserId,
 )
-from ledger.domain.money import Money, Rate
+from ledger.domain.money import NANOS_PER_UNIT, Money, Rate
 from ledger.domain.notices import To, notice_id_of
 from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
 from ledger.domain.payout_events import BankDetailsProposed, PayoutRequested
@@ -83,6 +83,11 @@ from marketplace.domain.facts.policy_events import (
 from marketplace.domain.files.events import FolderKept
 from marketplace.domain.secrets.events import SecretSet
 from marketplace.domain.secrets.secret import secret_id_of
+from marketplace.domain.spending.events import (
+    SpendingBudgetSet,
+    SpendingGrantAsked,
+    Threshold,
+)
 from marketplace.domain.volumes.events import VolumeCreated
 from marketplace.domain.volumes.terms import volume_id_of
 from tests.access.conftest import Caller
@@ -139,6 +144,7 @@ def found(slug: str) -> Party:
     _trade(party, title, by, now)
     _pay(party, by, now)
     _burst(party, title, by, now)
+    _limit(party, title, by, now)
     _govern(party, title, by, now)
     _bring(party, title, by, now)
     _tell(party, title, by, now)
@@ -303,6 +309,44 @@ def _pay(party: Party, by: Meta, now: datetime) -> None:
         "details_id": details_id,
         "file_id": uuid4(),
     }
+
+
+def _limit(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """Give it a budget, and ask for a grant that a second person decides."""
+    ids = party.ids
+    ids |= {"budget_id": uuid4(), "grant_id": uuid4()}
+    tenant_id, unit = TenantId(ids["tenant_id"]), str(ids["subscriber_id"])
+    append(
+        f"spending-{tenant_id}",
+        SpendingBudgetSet(
+            tenant_id=tenant_id,
+            budget_id=ids["budget_id"],
+            title=title,
+            scope="unit",
+            subject=unit,
+            amount=Money(NANOS_PER_UNIT),
+            period="year",
+            roll_over="none",
+            unused_ppm=0,
+            thresholds=(Threshold(800_000, "notify"),),
+            zone="UTC",
+            by=None,
+            at=now,
+        ),
+        SpendingGrantAsked(
+            tenant_id=tenant_id,
+            budget_id=ids["budget_id"],
+            grant_id=ids["grant_id"],
+            money=Money(NANOS_PER_UNIT),
+            starts_at=now,
+            until=now + timedelta(hours=1),
+            why=title,
+            alone=False,
+            by=UserId(uuid4()),
+            at=now,
+        ),
+        by=by,
+    )
 
 
 def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:

@@ -41,6 +41,12 @@ from ledger.models import Checkpoint
 from ledger.rebuilding import RebuildRunning, fingerprint, rebuild
 from ledger.rows import Rows
 from marketplace.domain.facts.events import BidAwaitsMoney, BidPlaced, LeaseScheduled
+from marketplace.domain.spending.events import (
+    SpendingBudgetSet,
+    SpendingDrawn,
+    SpendingGrantAsked,
+    SpendingThresholdMet,
+)
 from metering.domain.events import GpuUse, MeterGapFound, UsageCorrected
 from metering.domain.idle_events import IdleRuleSet, IdleWarned
 from tests.access import world
@@ -156,6 +162,9 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"periods-{PLATFORM_ID}", closed)
     told = example(NoticeGiven)
     add(store, f"notice-{told.notice_id}", told)
+    limit, granted = example(SpendingBudgetSet), example(SpendingGrantAsked)
+    drawn, met = example(SpendingDrawn), example(SpendingThresholdMet)
+    add(store, f"spending-{limit.tenant_id}", limit, drawn, met, granted)
 
 
 def add(store: EventStore, stream: str, *events: Event) -> None:

@@ -57,7 +57,9 @@ SHELVES = (
         ),
     ),
     Shelf(
-        "Finance", "Accounts, statements and exports", ("tutorial-finance", "finance", "payouts")
+        "Finance",
+        "Accounts, budgets, statements and exports",
+        ("tutorial-finance", "finance", "budgets", "payouts"),
     ),
     Shelf(
         "Operators",

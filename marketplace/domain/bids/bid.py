@@ -38,6 +38,7 @@ from marketplace.domain.facts.events import (
     ServiceClass,
     Workload,
 )
+from marketplace.domain.spending.projects import need_project
 from marketplace.domain.volumes.terms import need_mounts
 
 BidState = Literal["open", "filled", "cancelled", "expired"]
@@ -349,6 +350,7 @@ def _check_work(terms: BidTerms) -> None:
     bounds.check_request(terms.request)
     bounds.check_workload(terms.workload)
     need_idle_time(terms.workload.end_when_idle_seconds)
+    need_project(terms.workload.project)
     one_host = terms.placement == "same-host"
     need_mounts(terms.workload.volumes, one_host=one_host)
     check_source(terms.workload, one_host=one_host)

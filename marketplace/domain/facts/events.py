@@ -186,7 +186,7 @@ DECISIONS = (RoundCleared, ExtensionGranted, ExtensionDeclined, BidHandedOn, Not
 # --- leases: streams lease-<lease_id> -----------------------------------------------------------
 
 
-class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=11, grown_from=1):
+class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=12, grown_from=1):
     """A grant became a lease with all its terms.
 
     round_id: of the decision; None in old events, whose grants were binding by themselves.

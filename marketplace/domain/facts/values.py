@@ -134,6 +134,7 @@ class Workload:
     end_when_idle_seconds: idle for so long, its leases are given back; None: by no rule of its own.
     fetch: what its host fetches where it starts (`marketplace/domain/bids/sources.py`); empty:
     nothing. fetch_secret: the name of the secret that is shown there; empty: none.
+    project: the label by which spending is told apart and budgets count it; empty: none.
     """
 
     kind: str
@@ -150,6 +151,7 @@ class Workload:
     end_when_idle_seconds: int | None = None
     fetch: str = ""
     fetch_secret: str = ""
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)

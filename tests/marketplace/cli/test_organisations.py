@@ -22,7 +22,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     f"DELETE tenants/{BID}/members/{BID}/second-factor": ("members", "unlock", BID, "--yes"),
     f"GET tenants/{BID}/invitations": ("invitations", "list"),
     f"DELETE tenants/{BID}/invitations/{BID}": ("invitations", "revoke", BID),
-    f"PUT accounts/{BID}/budget": ("budgets", "set", BID, "200"),
+    f"PUT accounts/{BID}/budget": ("credit-limits", "set", BID, "200"),
     f"POST accounts/{BID}/funds": ("funds", "add", BID, "5", "--reference", "r"),
 }
 

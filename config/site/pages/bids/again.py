@@ -45,6 +45,7 @@ def again(row: BidRow, *, models: Container[str]) -> dict[str, Any]:
         "pausable": row.pausable,
         "saves_minutes": saves and saves // 60,
         "idle_minutes": idle and idle // 60,
+        "project": row.project,
         "command": shlex.join(row.command),
         "image": row.image,
         "inputs": row.inputs or "",

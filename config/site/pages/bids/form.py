@@ -146,6 +146,7 @@ FOLDED = (
     "earliest_start",
     "patience",
     "cost_centre",
+    "project",
     "unit",
     "gpus_min",
     "hours_min",
@@ -213,6 +214,7 @@ class BidForm(forms.Form):
     command = CommandField(label="Command", required=False, max_length=8_192)
     image = forms.CharField(label="Container image", required=False, max_length=512)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
+    project = forms.CharField(label="Project", required=False, max_length=63)
 
     def __init__(
         self,
@@ -327,6 +329,7 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
             secret_variables=tuple(data["secrets"]) if data["secret_variables"] else (),
             volumes=data["volumes"],
             end_when_idle_seconds=data["idle_minutes"] and data["idle_minutes"] * 60,
+            project=data["project"],
         ),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],

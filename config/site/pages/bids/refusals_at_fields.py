@@ -13,6 +13,7 @@ from marketplace.domain.bids import bounds, idle_time, images, workload_profiles
 from marketplace.domain.bids.sources import SourceAndInputs, SourceUnfit, SourceUnpinned
 from marketplace.domain.files.folder import InputsUnknown
 from marketplace.domain.secrets import secret as secrets
+from marketplace.domain.spending.projects import ProjectUnreadable
 from marketplace.domain.volumes import terms as volumes
 
 FIELD_OF: Mapping[type[Refusal], str] = MappingProxyType(
@@ -38,6 +39,7 @@ FIELD_OF: Mapping[type[Refusal], str] = MappingProxyType(
         bounds.SoonestIsAtOnce: "patience",
         bounds.CheckpointsOutOfBounds: "saves_minutes",
         bounds.CostCentreUnreadable: "cost_centre",
+        ProjectUnreadable: "project",
         idle_time.IdleTimeOutOfRange: "idle_minutes",
         images.ImageWithoutDigest: "image",
         workload_profiles.WorkloadUnknown: "kind",

@@ -1,0 +1,1 @@
+"""Spending budgets: what a part of an organisation may spend on leases in a period."""
