@@ -1,14 +1,18 @@
-"""What is done by the clock about money of work that runs, waits, or has to be told of it."""
+"""What is done by the clock about money: of work that runs or waits, and in the books."""
 
 from __future__ import annotations
 
 import marketplace.depleting
 import marketplace.loops
 from config.processes.loops import Loop
+from ledger.carrying import carry_accounts_forward
+from ledger.closing import freeze_closed
+from ledger.invoicing import see_to_invoices
+from ledger.paying import settle_due
 
 
 def money_loops() -> tuple[Loop, ...]:
-    """Return the loops that watch accounts, and let work go on that waited for money."""
+    """Return the loops that watch accounts and budgets, and keep the books."""
     return (
         Loop(
             "money-waits",
@@ -20,4 +24,15 @@ def money_loops() -> tuple[Loop, ...]:
             30.0,
             lambda store, now: marketplace.depleting.watch_accounts(store, now=now),
         ),
+        _budgets(),
+        Loop("carried-accounts", 60.0, lambda store, now: carry_accounts_forward(store, now=now)),
+        Loop("settlements", 30.0, lambda store, now: settle_due(store, now=now)),
+        Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
+        Loop("invoices", 15.0, lambda store, now: see_to_invoices(store, now=now)),
     )
+
+
+def _budgets() -> Loop:
+    """Return the loop that tells budgets what was spent, so that they warn and block."""
+    watch = marketplace.loops.BudgetWatch()
+    return Loop("budgets", 5.0, lambda store, now: watch.run_once(store, now=now))

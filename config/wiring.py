@@ -25,7 +25,6 @@ import marketplace.money_notices
 import marketplace.policies
 import marketplace.projections
 import marketplace.volumes
-import metering.idling
 import metering.loops
 import metering.parts
 import metering.policies
@@ -41,14 +40,12 @@ from config.processes.kernels import kernels_here
 from config.processes.loops import Loop, wake
 from config.site.live import tape
 from config.site.live.relay import Relay
-from ledger.carrying import carry_accounts_forward
-from ledger.closing import Checking, freeze_closed
+from ledger.closing import Checking
 from ledger.collecting import let_go, settle
 from ledger.domain.reconciling import Comparing
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
-from ledger.paying import settle_due
 from ledger.reacting import Reacting
 from ledger.rest.idempotency import forget_old_keys
 from ledger.turns import each_alone
@@ -61,6 +58,7 @@ from marketplace.snapshots import snapshots_for
 from marketplace.storage import default_storage
 from marketplace.storage.folder import FolderStorage
 from marketplace.storage.port import Storage
+from metering.idling import watch_idle_leases
 from metering.loops import BEAT_SECONDS
 from metering.queries.closing import use_is_charged, use_is_rated
 from metering.queries.reconciling import samples_and_windows, windows_and_charges
@@ -182,7 +180,6 @@ def loops(env: Env) -> tuple[Loop, ...]:
         *money_loops(),
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
-        _budgets(),
         Loop(
             "live",
             5.0,
@@ -198,9 +195,6 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
         ),
         deliveries(env),
-        Loop("carried-accounts", 60.0, lambda store, now: carry_accounts_forward(store, now=now)),
-        Loop("settlements", 30.0, lambda store, now: settle_due(store, now=now)),
-        Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
         Loop("old-blobs", 600.0, _old_blobs),
@@ -215,7 +209,8 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: metering.loops.charge_what_is_left(store, now=now),
         ),
-        *(_rating(env), _idling()),
+        _rating(env),
+        Loop("idle-leases", 15.0, lambda store, now: watch_idle_leases(store, now=now)),
         _beating(),
     )
     return always if env.burst_cloud == "none" else (*always, *overflow_loops(env))
@@ -277,15 +272,6 @@ def _rating(env: Env) -> Loop:
     )
 
 
-def _idling() -> Loop:
-    """Return the loop that warns of leases that are idle, and ends them."""
-    return Loop(
-        "idle-leases",
-        15.0,
-        lambda store, now: metering.idling.watch_idle_leases(store, now=now),
-    )
-
-
 def _old_blobs(store: EventStore, now: datetime) -> int:
     """Let go of what removed folders had, then remove the blobs that nobody has any more."""
     gone = marketplace.folders.let_go_removed(store, now=now)
@@ -326,12 +312,6 @@ def _choose_forms(store: EventStore, now: datetime) -> int:
         event="forms.not-chosen",
         told=lambda market: {"market": market},
     )
-
-
-def _budgets() -> Loop:
-    """Return the loop that tells budgets what was spent, so that they warn and block."""
-    watch = marketplace.loops.BudgetWatch()
-    return Loop("budgets", 5.0, lambda store, now: watch.run_once(store, now=now))
 
 
 def _moves(env: Env) -> tuple[Loop, ...]:
@@ -448,6 +428,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "closed-months",
         "deliveries",
         "settlements",
+        "invoices",
         "old-blobs",
         "volumes",
         "logs",

@@ -6,6 +6,7 @@ from ledger import commands
 from ledger.domain.events import TenantRegistered
 from ledger.eventstore.port import EventStore, Meta, Recorded
 from ledger.following import Policy, names_of
+from ledger.invoicing import POST_DOCUMENTS
 
 
 def open_accounts_when_tenant_registered(recorded: Recorded, store: EventStore) -> None:
@@ -29,4 +30,5 @@ POLICIES: tuple[Policy, ...] = (
         react=open_accounts_when_tenant_registered,
         on=names_of(TenantRegistered),
     ),
+    POST_DOCUMENTS,
 )

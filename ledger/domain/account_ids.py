@@ -27,6 +27,16 @@ def cash_account(platform_id: TenantId, currency: str) -> AccountId:
     return AccountId(uuid5(platform_id, f"cash:{currency}"))
 
 
+def rounding_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account of what invoices are rounded by."""
+    return AccountId(uuid5(platform_id, f"rounding:{currency}"))
+
+
+def tax_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account that counts the tax on invoices, which is owed to the state."""
+    return AccountId(uuid5(platform_id, f"tax:{currency}"))
+
+
 def burst_account(platform_id: TenantId, currency: str) -> AccountId:
     """Return the account that counts what clouds cost: below zero by what was paid."""
     return AccountId(uuid5(platform_id, f"burst:{currency}"))

@@ -26,10 +26,13 @@ from ledger.domain.span import Window
 Role = Literal["owner", "operator", "consumer", "finance", "auditor"]
 """owner lists capacity; consumer bids; finance sees money; operator governs; auditor reads all."""
 
-AccountKind = Literal["prepaid", "chargeback", "earnings", "fees", "cash", "burst", "payouts"]
+AccountKind = Literal[
+    "prepaid", "chargeback", "earnings", "fees", "cash", "burst", "payouts", "rounding", "tax"
+]
 """prepaid: a wallet that must cover its holds. chargeback: an internal cost centre, with a budget
 or without. earnings: what an owner is owed. fees: the platform's share. cash: the outside world,
-the other side of top-ups. burst: what clouds cost. payouts: what is on its way to owners."""
+the other side of top-ups. burst: what clouds cost. payouts: what is on its way to owners.
+rounding: what invoices were rounded by. tax: what is owed to the state."""
 
 
 # --- parties: streams tenant-<tenant_id>, token-<token_id> -----------------------------------
@@ -348,6 +351,54 @@ class StorageCharged(Event, name="ledger.storage-charged"):
     at: datetime
 
 
+class InvoiceRounded(Event, name="ledger.invoice-rounded"):
+    """An account was moved to what its invoice says in whole cents. The postings sum to zero.
+
+    period: the invoice's month, in which this counts. money: what is charged more, or less
+    where it is below zero.
+    """
+
+    account_id: AccountId
+    entry_id: EntryId
+    invoice_id: UUID
+    number: str
+    period: str
+    money: Money
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
+class TaxCharged(Event, name="ledger.tax-charged"):
+    """The tax of an invoice was charged to the account that pays it. The postings sum to zero."""
+
+    account_id: AccountId
+    entry_id: EntryId
+    invoice_id: UUID
+    number: str
+    period: str
+    money: Money
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
+class InvoiceCredited(Event, name="ledger.invoice-credited"):
+    """A credit note gave an account back what an invoice had charged. The postings sum to zero.
+
+    number: of the credit note. corrects: the number of the invoice. money: with `tax`.
+    """
+
+    account_id: AccountId
+    entry_id: EntryId
+    invoice_id: UUID
+    credit_id: UUID
+    number: str
+    corrects: str
+    money: Money
+    tax: Money
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
 class HoldReleased(Event, name="ledger.hold-released"):
     """What was left of a hold is available again."""
 
@@ -367,5 +418,8 @@ AccountEvent = (
     | CompensationPaid
     | CostRecorded
     | StorageCharged
+    | InvoiceRounded
+    | TaxCharged
+    | InvoiceCredited
     | HoldReleased
 )

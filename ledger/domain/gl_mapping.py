@@ -15,7 +15,7 @@ from ledger.domain.refusal import Invalid
 
 NAME_LENGTH_MAX = 40
 ROUNDING = "rounding"
-KINDS: tuple[str, ...] = (*get_args(AccountKind), "others", ROUNDING)
+KINDS: tuple[str, ...] = tuple(dict.fromkeys((*get_args(AccountKind), "others", ROUNDING)))
 """What may be mapped: the kinds of accounts, all accounts of others together, and rounding."""
 
 

@@ -11,9 +11,12 @@ from ledger.domain.events import (
     CompensationPaid,
     CostRecorded,
     FundsAdded,
+    InvoiceCredited,
+    InvoiceRounded,
     OwnerUse,
     Posting,
     StorageCharged,
+    TaxCharged,
     UsageCaptured,
 )
 from ledger.domain.ids import AccountId, EntryId, LeaseId, TenantId
@@ -28,15 +31,33 @@ from ledger.domain.payout_events import (
 from ledger.domain.span import Window
 
 EntryKind = Literal[
-    "funds", "usage", "compensation", "cost", "storage", "payout", "payout-paid", "payout-back"
+    "funds",
+    "usage",
+    "compensation",
+    "cost",
+    "storage",
+    "payout",
+    "payout-paid",
+    "payout-back",
+    "rounding",
+    "tax",
+    "credit",
 ]
+InvoiceEntry = InvoiceRounded | TaxCharged | InvoiceCredited
 EntryEvent = (
-    FundsAdded | UsageCaptured | CompensationPaid | CostRecorded | StorageCharged | PayoutEntry
+    FundsAdded
+    | UsageCaptured
+    | CompensationPaid
+    | CostRecorded
+    | StorageCharged
+    | PayoutEntry
+    | InvoiceEntry
 )
 """The events that are journal entries: each carries postings that sum to zero."""
 ENTRY_KINDS = (
     *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged),
     *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned),
+    *(InvoiceRounded, TaxCharged, InvoiceCredited),
 )
 
 
@@ -59,6 +80,12 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "payout-paid"
         case PayoutCancelled() | PayoutReturned():
             return "payout-back"
+        case InvoiceRounded():
+            return "rounding"
+        case TaxCharged():
+            return "tax"
+        case InvoiceCredited():
+            return "credit"
 
 
 def usage_entry(lease_id: LeaseId, window: Window, correction: int = 0) -> EntryId:

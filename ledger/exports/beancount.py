@@ -20,6 +20,8 @@ ROOTS = {
     "cash": "Assets:Cash",
     "burst": "Expenses:Burst",
     "payouts": "Liabilities:Payouts",
+    "rounding": "Income:Rounding",
+    "tax": "Liabilities:Tax",
     "others": "Equity:Others",
     "": "Equity:Unopened",
 }

@@ -39,5 +39,11 @@ def once(kind: EntryKind) -> Once | None:
             return Once("Purchase", "Funds paid in: {reference}", is_payment=True)
         case "compensation":
             return Once("Credit", "Compensation: lease {lease} was reclaimed by its owner")
+        case "rounding":
+            return Once("Adjustment", "Rounding of invoice {reference} to whole cents")
+        case "tax":
+            return Once("Tax", "Tax on invoice {reference}")
+        case "credit":
+            return Once("Credit", "Credit note {reference}")
         case _:
             assert_never(kind)

@@ -5,6 +5,12 @@ from __future__ import annotations
 from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
 from ledger.models.depletion import AccountWatchRow
+from ledger.models.invoices import (
+    BillingDetailsRow,
+    CreditNoteRow,
+    DocumentFile,
+    InvoiceRow,
+)
 from ledger.models.money import (
     AccountRow,
     ClosedThroughRow,
@@ -43,14 +49,18 @@ __all__ = [
     "AttemptRow",
     "BankDetailsValue",
     "BankFileRow",
+    "BillingDetailsRow",
     "Checkpoint",
     "ClosedThroughRow",
+    "CreditNoteRow",
     "DebtRow",
     "DeliveryRow",
+    "DocumentFile",
     "EarningRow",
     "HoldRow",
     "InboxRow",
     "InvitationRow",
+    "InvoiceRow",
     "JournalEntryRow",
     "MemberRow",
     "NoticeRead",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from ledger.domain import journal
@@ -19,13 +19,17 @@ from ledger.domain.events import (
     HoldPlaced,
     HoldReleased,
     HoldResized,
+    InvoiceCredited,
+    InvoiceRounded,
     StorageCharged,
     SubscriberRegistered,
+    TaxCharged,
     TenantRegistered,
     UsageCaptured,
 )
 from ledger.domain.ids import AccountId
 from ledger.domain.money import Money
+from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.payout_events import (
     BankFileWritten,
     PayeeEvent,
@@ -35,6 +39,7 @@ from ledger.domain.payout_events import (
     PayoutRequested,
     PayoutReturned,
 )
+from ledger.domain.periods import read_period
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import (
@@ -50,6 +55,8 @@ from ledger.models import (
 )
 from ledger.projections import depletion, earnings, payouts, periods, sums
 from ledger.rows import Rows
+
+AN_INSTANT = timedelta(microseconds=1)
 
 
 def project_money(recorded: Recorded, rows: Rows) -> None:
@@ -93,6 +100,19 @@ def _project_beside(event: object, recorded: Recorded, rows: Rows) -> None:
             payouts.project_payee(event, rows)
         case BankFileWritten() as written:
             payouts.project_bank_file(written, recorded, rows)
+        case InvoiceRounded() | TaxCharged() as billed:
+            _post(billed, recorded, rows)
+            payer = rows.get(AccountRow, billed.account_id).tenant_id
+            assert payer is not None, "only an open account is invoiced"
+            _owe(
+                rows, str(periods.counts_in(_counts_from(billed), rows)), payer, None, billed.money
+            )
+        case InvoiceCredited() as credited:
+            _post(credited, recorded, rows)
+            payee = rows.get(AccountRow, credited.account_id).tenant_id
+            _owe(
+                rows, str(periods.counts_in(credited.at, rows)), PLATFORM_ID, payee, credited.money
+            )
         case event if isinstance(event, PeriodEvent):
             periods.project_period(event, recorded, rows)
         case event if isinstance(event, WatchEvent):
@@ -338,12 +358,16 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.reference
         case PayoutCancelled() | PayoutReturned():
             return entry.reason
+        case InvoiceRounded() | TaxCharged() | InvoiceCredited():
+            return entry.number
 
 
 def _counts_from(entry: journal.EntryEvent) -> datetime:
-    """Return when an entry counts: use when it began, all else when it was booked."""
+    """Return when an entry counts: use when it began, what an invoice adds with its month."""
     if isinstance(entry, UsageCaptured | StorageCharged):
         return entry.window.starts_at
+    if isinstance(entry, InvoiceRounded | TaxCharged):
+        return read_period(entry.period).window.ends_at - AN_INSTANT
     return entry.at
 
 
@@ -379,6 +403,9 @@ MONEY = Projection(
         CostRecorded,
         CompensationPaid,
         StorageCharged,
+        InvoiceRounded,
+        TaxCharged,
+        InvoiceCredited,
     )
     | payouts.ON
     | periods.ON

@@ -57,6 +57,10 @@ PLATFORM_ONLY = {
     "POST quotas/half-life",
     "POST quotas/least-run",
     "POST quotas/listings",
+    "POST invoices",
+    "POST invoices/<str:number>/credit-notes",
+    "POST credit-notes/<uuid:credit_id>/approve",
+    "POST credit-notes/<uuid:credit_id>/decline",
     "POST periods/<str:period>/soft-close",
     "POST periods/<str:period>/close",
     "POST periods/<str:period>/reopening",
@@ -270,6 +274,15 @@ BODIES: Mapping[str, Body] = {
         "paid_on": "2026-01-05",
     },
     "POST payouts/<uuid:payout_id>/returned": lambda its, own: {"reason": "mine"},
+    "POST invoices": lambda its, own: {
+        "period": "2026-01",
+        "account_id": str(its.ids["account_id"]),
+    },
+    "POST invoices/<str:number>/credit-notes": lambda its, own: {"reason": "mine"},
+    "PUT billing-details": lambda its, own: {
+        "name": "Mine",
+        "subscriber_id": str(its.ids["subscriber_id"]),
+    },
     "POST quotas/period": lambda its, own: {
         "seconds": 86_400,
         "starts_at": "2026-01-05T00:00:00Z",

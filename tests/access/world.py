@@ -42,6 +42,15 @@ from ledger.domain.ids import (
     TokenId,
     UserId,
 )
+from ledger.domain.invoice_events import (
+    BillingDetailsSet,
+    CreditedLine,
+    CreditNoteAsked,
+    CreditNoteIssued,
+    InvoiceIssued,
+    InvoiceLine,
+    PartyDetails,
+)
 from ledger.domain.money import NANOS_PER_UNIT, Money, Rate
 from ledger.domain.notices import To, notice_id_of
 from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
@@ -148,6 +157,7 @@ def found(slug: str) -> Party:
     _govern(party, title, by, now)
     _bring(party, title, by, now)
     _tell(party, title, by, now)
+    _bill(party, title, by, now)
     return party
 
 
@@ -395,6 +405,90 @@ def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:
         ),
         by=by,
     )
+
+
+def _bill(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """Issue an invoice, and credit part of it: the number is an id of its own that counts."""
+    ids = party.ids
+    ids |= {"credit_id": uuid4(), "number": UUID(f"{uuid4().hex[:20]}{1:012d}")}
+    invoice_id, number = uuid4(), str(ids["number"])
+    account_id, issuer = AccountId(ids["account_id"]), PartyDetails(name="Offpeak")
+    credited = (CreditedLine(line_id="001", nanos=UNITS),)
+    user_id = UserId(ids["user_id"])
+    invoice = InvoiceIssued(
+        issuer_id=PLATFORM_ID,
+        invoice_id=invoice_id,
+        number=number,
+        kind="internal",
+        account_id=account_id,
+        tenant_id=TenantId(ids["tenant_id"]),
+        subscriber_id=SubscriberId(ids["subscriber_id"]),
+        issuer=issuer,
+        payer=PartyDetails(name=title),
+        period="2026-01",
+        currency="USD",
+        lines=(
+            InvoiceLine(
+                line_id="001",
+                category="use",
+                sku=H100,
+                title=title,
+                quantity="1.000",
+                unit="GPU-hours",
+                period="2026-01",
+                corrects="",
+                exact_nanos=3 * UNITS,
+                nanos=3 * UNITS,
+            ),
+        ),
+        taxes=(),
+        exact_nanos=3 * UNITS,
+        net_nanos=3 * UNITS,
+        tax_nanos=0,
+        total_nanos=3 * UNITS,
+        due_days=30,
+        as_of=1,
+        by_user=None,
+        at=now,
+    )
+    asked = CreditNoteAsked(
+        issuer_id=PLATFORM_ID,
+        credit_id=ids["credit_id"],
+        invoice_id=invoice_id,
+        lines=credited,
+        reason=title,
+        asked_by=user_id,
+        at=now,
+    )
+    note = CreditNoteIssued(
+        issuer_id=PLATFORM_ID,
+        credit_id=ids["credit_id"],
+        invoice_id=invoice_id,
+        number=str(UUID(f"{uuid4().hex[:20]}{1:012d}")),
+        account_id=account_id,
+        currency="USD",
+        lines=credited,
+        taxes=(),
+        net_nanos=UNITS,
+        tax_nanos=0,
+        total_nanos=UNITS,
+        reason=title,
+        asked_by=user_id,
+        approved_by=user_id,
+        at=now,
+    )
+    append(f"invoices-{PLATFORM_ID}", invoice, asked, note, by=by)
+    details = BillingDetailsSet(
+        party_id=ids["tenant_id"],
+        tenant_id=TenantId(ids["tenant_id"]),
+        details=PartyDetails(name=title),
+        scheme="none",
+        due_days=30,
+        issues_by_itself=False,
+        by_user=user_id,
+        at=now,
+    )
+    append(f"billing-{details.party_id}", details, by=by)
 
 
 def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:

@@ -29,6 +29,7 @@ from ledger.domain.closing_events import PeriodClosed
 from ledger.domain.depletion_events import AccountRunsOut
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
+from ledger.domain.invoice_events import BillingDetailsSet, CreditNoteAsked, InvoiceIssued
 from ledger.domain.notice_events import NoticeGiven
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.payout_events import BankFileWritten
@@ -160,6 +161,10 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"account-watch-{waits.account_id}", short)
     closed = replace(example(PeriodClosed), period="2020-01")
     add(store, f"periods-{PLATFORM_ID}", closed)
+    details = example(BillingDetailsSet)
+    add(store, f"billing-{details.party_id}", details)
+    issued = replace(example(InvoiceIssued), total_nanos=14)
+    add(store, f"invoices-{PLATFORM_ID}", issued, example(CreditNoteAsked))
     told = example(NoticeGiven)
     add(store, f"notice-{told.notice_id}", told)
     limit, granted = example(SpendingBudgetSet), example(SpendingGrantAsked)

@@ -58,8 +58,8 @@ SHELVES = (
     ),
     Shelf(
         "Finance",
-        "Accounts, budgets, statements and exports",
-        ("tutorial-finance", "finance", "budgets", "payouts"),
+        "Accounts, budgets, invoices and exports",
+        ("tutorial-finance", "finance", "budgets", "invoices", "payouts"),
     ),
     Shelf(
         "Operators",

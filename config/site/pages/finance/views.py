@@ -42,6 +42,9 @@ KINDS = {
     "compensation": "Paid for reclaims",
     "storage": "Storage of volumes",
     "cost": "Rented capacity",
+    "rounding": "Rounding of invoices",
+    "tax": "Tax",
+    "credit": "Credit notes",
     "correction": "Corrections",
     "payout": "Payouts",
     "payout-paid": "Payouts that were paid",
@@ -55,6 +58,8 @@ ACCOUNT_KINDS = {
     "cash": "what was paid in from outside; it is below zero by what others have of it",
     "burst": "what clouds cost",
     "payouts": "what is on its way to owners",
+    "rounding": "what invoices in whole cents differ by from the ledger",
+    "tax": "what is owed to the state on invoices",
 }
 
 

@@ -1,0 +1,215 @@
+"""What is to be on the invoice of a month of an account: worked out of the rows of the journal.
+
+An invoice has what counts in its month, and what came to months that the account was invoiced for
+before (they were open still, or opened again). So each charge is on exactly one invoice: the first
+one of its month or a later one that was made after it. The account's first invoice has its own
+month alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC
+from typing import Any, get_args
+from uuid import UUID
+
+from django.db.models import Q, Sum
+from django.db.models.functions import TruncMonth
+
+from ledger.domain.billed import TITLES, category_of
+from ledger.domain.billing_details import DUE_DAYS_DEFAULT
+from ledger.domain.ids import AccountId, SubscriberId, TenantId
+from ledger.domain.invoice_events import InvoiceKind, PartyDetails, TaxScheme
+from ledger.domain.invoices import Draft, DraftLine
+from ledger.domain.journal import EntryKind
+from ledger.domain.money import MILLIS_PER_HOUR
+from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.periods import Period
+from ledger.domain.storage import GIB_MONTH
+from ledger.domain.tax import rule_of
+from ledger.eventstore.port import Position
+from ledger.models import (
+    AccountRow,
+    BillingDetailsRow,
+    InvoiceRow,
+    PartyNameRow,
+    PostingRow,
+    StorageChargeRow,
+    UsageChargeRow,
+)
+
+BILLED: tuple[EntryKind, ...] = tuple(
+    kind for kind in get_args(EntryKind) if category_of(kind) is not None
+)
+WITH_ROWS = ("usage", "storage")
+"""Kinds whose charges have rows of their own that say what for."""
+THOUSAND = 1_000
+
+
+def compose(account: AccountRow, period: Period, *, as_of: Position) -> Draft:
+    """Return what the account's invoice of a month would say, as of a position.
+
+    The rows of money must have been read up to `as_of`.
+    """
+    assert account.tenant_id is not None, "an account that pays is open"
+    before = list(InvoiceRow.objects.filter(account_id=account.pk).order_by("period"))
+    new = _uncovered(period, before, as_of)
+    numbers = {row.period: row.number for row in before}
+    lines = [
+        *_use(account, new, period, numbers),
+        *_storage(account, new, period, numbers),
+        *_others(account, new, period, numbers),
+    ]
+    _need_whole(account, new, lines)
+    issuer = _details_of(PLATFORM_ID)
+    payer = _payer(account)
+    return Draft(
+        kind=_kind_of(account, payer),
+        account_id=AccountId(account.pk),
+        tenant_id=TenantId(account.tenant_id),
+        subscriber_id=SubscriberId(account.subscriber_id) if account.subscriber_id else None,
+        period=period,
+        currency=account.currency,
+        issuer=_printed(issuer) or PartyDetails(name=_name_of(PLATFORM_ID, "Offpeak")),
+        payer=payer,
+        lines=tuple(lines),
+        rule=rule_of(_scheme_of(issuer)),
+        due_days=issuer.due_days if issuer else DUE_DAYS_DEFAULT,
+        as_of=as_of,
+        follows=before[-1].pk if before else None,
+    )
+
+
+def _uncovered(period: Period, before: list[InvoiceRow], as_of: Position) -> Q:
+    """Return which rows of an account no invoice has yet."""
+    if not before:
+        return Q(period=str(period), position__lte=as_of)
+    first, last = before[0], before[-1]
+    late = Q(period__gte=first.period, period__lte=last.period, position__gt=last.as_of)
+    fresh = Q(period__gt=last.period, period__lte=str(period))
+    return (late | fresh) & Q(position__lte=as_of)
+
+
+def _use(
+    account: AccountRow, new: Q, period: Period, numbers: dict[str, str]
+) -> Iterable[DraftLine]:
+    rows = (
+        UsageChargeRow.objects.filter(new, account_id=account.pk)
+        .annotate(of=TruncMonth("starts_at", tzinfo=UTC))
+        .values("sku", "service_class", "provider", "of")
+        .annotate(nanos=Sum("charged_nanos"), millis=Sum("gpu_millis"))
+        .order_by("of", "sku", "service_class", "provider")
+    )
+    for row in rows:
+        title = ", ".join(filter(None, (row["sku"] or TITLES["use"], row["service_class"])))
+        if row["provider"]:
+            title += f" (rented from {row['provider']})"
+        yield DraftLine(
+            category="use",
+            sku=row["sku"],
+            quantity=_thousandths(int(row["millis"]), MILLIS_PER_HOUR),
+            unit="GPU-hours",
+            nanos=int(row["nanos"]),
+            **_month(str(Period.of(row["of"])), period, numbers, title),
+        )
+
+
+def _storage(
+    account: AccountRow, new: Q, period: Period, numbers: dict[str, str]
+) -> Iterable[DraftLine]:
+    rows = (
+        StorageChargeRow.objects.filter(new, account_id=account.pk)
+        .annotate(of=TruncMonth("starts_at", tzinfo=UTC))
+        .values("of")
+        .annotate(nanos=Sum("charged_nanos"), kept=Sum("byte_seconds"))
+        .order_by("of")
+    )
+    for row in rows:
+        yield DraftLine(
+            category="storage",
+            sku="VOLUME",
+            quantity=_thousandths(int(row["kept"]), GIB_MONTH),
+            unit="GiB-months",
+            nanos=int(row["nanos"]),
+            **_month(str(Period.of(row["of"])), period, numbers, TITLES["storage"]),
+        )
+
+
+def _others(
+    account: AccountRow, new: Q, period: Period, numbers: dict[str, str]
+) -> Iterable[DraftLine]:
+    kinds = [kind for kind in BILLED if kind not in WITH_ROWS]
+    rows = (
+        PostingRow.objects.filter(new, account_id=account.pk, kind__in=kinds)
+        .values("kind", "period")
+        .annotate(nanos=Sum("nanos"))
+        .order_by("kind", "period")
+    )
+    for row in rows:
+        category = category_of(row["kind"])
+        assert category is not None, "only kinds that are billed were asked for"
+        yield DraftLine(
+            category=category,
+            sku=row["kind"].upper(),
+            nanos=-int(row["nanos"]),
+            **_month(row["period"], period, numbers, TITLES[category]),
+        )
+
+
+def _month(of: str, period: Period, numbers: dict[str, str], title: str) -> dict[str, Any]:
+    """Return title, month and corrected invoice of a line; another month's is named in it."""
+    if of == str(period):
+        return {"title": title, "period": of, "corrects": ""}
+    return {"title": f"{title}, for {of}", "period": of, "corrects": numbers.get(of, "")}
+
+
+def _need_whole(account: AccountRow, new: Q, lines: list[DraftLine]) -> None:
+    """Stop where the lines are not what the journal has: that is a mistake of ours."""
+    posted = PostingRow.objects.filter(new, account_id=account.pk, kind__in=BILLED)
+    journal = -int(posted.aggregate(sum=Sum("nanos"))["sum"] or 0)
+    said = sum(line.nanos for line in lines)
+    assert said == journal, f"{account.pk}: lines are {said}, the journal has {journal}"
+
+
+def _thousandths(amount: int, unit: int) -> str:
+    """Write a quantity with three places, rounded half up."""
+    whole = (2 * amount * THOUSAND + unit) // (2 * unit)
+    return f"{whole // THOUSAND}.{whole % THOUSAND:03d}"
+
+
+def _kind_of(account: AccountRow, payer: PartyDetails) -> InvoiceKind:
+    """Return what the document is: a cost centre without a country is of the same organisation."""
+    if account.kind == "prepaid":
+        return "receipt"
+    return "invoice" if payer.country else "internal"
+
+
+def _payer(account: AccountRow) -> PartyDetails:
+    """Return who pays: as the unit is named, else as its organisation is."""
+    for party_id in (account.subscriber_id, account.tenant_id):
+        found = _printed(_details_of(party_id)) if party_id else None
+        if found is not None:
+            return found
+    names = [_name_of(each, "") for each in (account.tenant_id, account.subscriber_id) if each]
+    said = [name for name in names if name]
+    return PartyDetails(name=said[0] if said else account.title, address=tuple(said[1:]))
+
+
+def _details_of(party_id: UUID) -> BillingDetailsRow | None:
+    return BillingDetailsRow.objects.filter(pk=party_id).first()
+
+
+def _printed(row: BillingDetailsRow | None) -> PartyDetails | None:
+    if row is None:
+        return None
+    said = row.details
+    return PartyDetails(**{**said, "address": tuple(said["address"])})
+
+
+def _scheme_of(row: BillingDetailsRow | None) -> TaxScheme:
+    return "eu-vat" if row is not None and row.scheme == "eu-vat" else "none"
+
+
+def _name_of(party_id: UUID, otherwise: str) -> str:
+    found = PartyNameRow.objects.filter(pk=party_id).first()
+    return found.title if found else otherwise

@@ -1,0 +1,36 @@
+"""Which entries an invoice is made of, and what their lines are called."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from ledger.domain.invoice_events import LineCategory
+from ledger.domain.journal import EntryKind
+
+TITLES: dict[LineCategory, str] = {
+    "use": "GPU time",
+    "storage": "Storage of volumes",
+    "compensation": "Compensation for reclaimed leases",
+    "credit": "Credits",
+    "adjustment": "Adjustments",
+}
+
+
+def category_of(kind: EntryKind) -> LineCategory | None:
+    """Return what an entry is on an invoice of the account that pays; None: it is on none.
+
+    Payments are none, since they settle invoices, nor is what invoices themselves add.
+    """
+    match kind:
+        case "usage":
+            return "use"
+        case "storage":
+            return "storage"
+        case "compensation":
+            return "compensation"
+        case "funds" | "cost" | "rounding" | "tax" | "credit":
+            return None
+        case "payout" | "payout-paid" | "payout-back":
+            return None
+        case _:
+            assert_never(kind)
