@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
 
+from ledger.access import Actor
 from ledger.access.visits import visitor
 from ledger.domain.events import Role
+from ledger.queries import unread_count
 
 THEMES = ("light", "dark")
 
@@ -118,6 +121,14 @@ def shell(request: HttpRequest) -> dict[str, Any]:
             "person": str(user) if user is not None and user.is_authenticated else "",
             "actor": actor,
             "actors": getattr(request, "actors", []),
+            "unread": partial(_unread, actor),
             "is_behind": getattr(request, "is_behind", False),
         }
     }
+
+
+def _unread(actor: Actor | None) -> int:
+    """Return how many notices the visitor has not read, for the bell in the frame."""
+    if actor is None or actor.user_id is None:
+        return 0
+    return unread_count(actor)

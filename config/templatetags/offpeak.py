@@ -224,6 +224,12 @@ def ago(moment: datetime) -> SafeString:
     )
 
 
+@register.filter
+def unread(count: int) -> str:
+    """Return how many notices are not read; no more than a hundred are counted."""
+    return "99+" if count > 99 else str(count)
+
+
 @register.simple_tag
 def icon(name: str, size: str = "") -> SafeString:
     """One symbol of `icons.svg`, for the eye only."""

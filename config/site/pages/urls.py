@@ -17,6 +17,8 @@ from config.site.pages.leases import idle
 from config.site.pages.leases import views as leases
 from config.site.pages.market import ops, rounds, supply
 from config.site.pages.market import views as market
+from config.site.pages.notices import views as notices
+from config.site.pages.notices import webhooks
 from config.site.pages.offers import listing as offer_listing
 from config.site.pages.offers import views as offers
 from config.site.pages.organisations import parts as organisation_parts
@@ -119,11 +121,23 @@ page_urls: list[URLPattern] = [
     path("payouts/<uuid:payout_id>/cancel", payout.cancel),
     path("payouts/<uuid:payout_id>/paid", payout.paid),
     path("payouts/<uuid:payout_id>/returned", payout.returned),
+    path("notifications", notices.index),
+    path("notifications/bell", notices.bell),
+    path("notifications/read", notices.read),
+    path("notifications/<uuid:notice_id>", notices.open_one),
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),
     path("ops/health", health.everywhere),
     path("settings", settings.index),
+    path("settings/notifications", notices.settings),
+    path("settings/webhooks", webhooks.index),
+    path("settings/webhooks/<uuid:webhook_id>", webhooks.one),
+    *[
+        path(f"settings/webhooks/<uuid:webhook_id>/{step}", webhooks.act, {"step": step})
+        for step in ("test", "on", "secret", "remove")
+    ],
+    path("settings/webhooks/<uuid:webhook_id>/messages/<uuid:delivery_id>/again", webhooks.again),
     path("settings/secrets", work_secrets.index),
     path("settings/secrets/remove", work_secrets.remove),
     path("settings/idle", idle_rule.index),

@@ -1,0 +1,1 @@
+"""Pages of notices: the inbox, how one is told, and an organisation's webhooks."""
