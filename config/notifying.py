@@ -1,21 +1,27 @@
-"""The loop that carries notices out: which senders this installation has."""
+"""Who is told of what, and which ways out notices have in this installation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+import ledger.telling
+import listings.telling
+import marketplace.telling
 from config.env import Env
 from config.processes.loops import Loop, wake
 from ledger.delivering import Delivering
 from ledger.eventstore.port import EventStore
+from ledger.following import Policy
 from ledger.senders.mail import MailSender
 from ledger.senders.port import Sender
 from ledger.senders.webhooks import WebhookSender
+from ledger.telling import tell_of_low_accounts
 
 GATHER_SECONDS = 0.25
 
 
-def deliveries(env: Env) -> Loop:
+def _deliveries(env: Env) -> Loop:
     """Return the loop that carries notices out, by e-mail and to webhooks."""
     known: dict[EventStore, Delivering] = {}
 
@@ -31,3 +37,27 @@ def deliveries(env: Env) -> Loop:
         return known[store].run_once(store, now=now)
 
     return Loop("deliveries", 5.0, deliver, on_events=True, gather_seconds=GATHER_SECONDS)
+
+
+def _low_accounts() -> Loop:
+    """Return the loop that tells of accounts that run low."""
+
+    def tell(store: EventStore, now: datetime) -> int:
+        tell_of_low_accounts(store, now=now)
+        return 0  # those that run low stay so: there is nothing to go on with at once
+
+    return Loop("low-accounts", 300.0, tell)
+
+
+def notice_loops(env: Env) -> tuple[Loop, ...]:
+    """Return the loops that tell people of things by the clock, and carry notices out."""
+    return (_deliveries(env), _low_accounts())
+
+
+def telling(clock: Callable[[], datetime] | None) -> tuple[Policy, ...]:
+    """Return what tells people that something happened. clock: None: nobody is told."""
+    return (
+        *ledger.telling.policies(clock=clock),
+        *listings.telling.policies(clock=clock),
+        *marketplace.telling.policies(clock=clock),
+    )

@@ -31,8 +31,9 @@ import metering.policies
 import metering.projections
 import metering.watching
 from config.env import Env
+from config.forgetting import kept_for_days
 from config.money_loops import money_loops
-from config.notifying import deliveries
+from config.notifying import notice_loops, telling
 from config.operations.hearing import answers
 from config.overflow import ADMIT_AGENT, overflow_loops, sweep_tokens
 from config.processes.beating import Beats
@@ -55,7 +56,6 @@ from marketplace.domain.leases.actions import LEASE_MAX
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for
-from marketplace.storage import default_storage
 from marketplace.storage.folder import FolderStorage
 from marketplace.storage.port import Storage
 from metering.idling import watch_idle_leases
@@ -151,6 +151,7 @@ def policies(env: Env, *, clock: Callable[[], datetime] | None = _now) -> tuple[
         *marketplace.money_notices.POLICIES,
         *metering.policies.POLICIES,
         *bursting.policies.POLICIES,
+        *telling(clock),
         ADMIT_AGENT,
     )
 
@@ -194,16 +195,10 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
         ),
-        deliveries(env),
+        *notice_loops(env),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
-        Loop("old-blobs", 600.0, _old_blobs),
-        Loop(
-            "volumes",
-            60.0,
-            lambda store, now: marketplace.volumes.see_to_volumes(store, now=now),
-        ),
-        *_kept_for_days(env),
+        *kept_for_days(env),
         Loop(
             "charges",
             60.0,
@@ -269,27 +264,6 @@ def _rating(env: Env) -> Loop:
             grace=meter_grace,
             uptime=_uptime(now, meter_grace),
         ),
-    )
-
-
-def _old_blobs(store: EventStore, now: datetime) -> int:
-    """Let go of what removed folders had, then remove the blobs that nobody has any more."""
-    gone = marketplace.folders.let_go_removed(store, now=now)
-    return gone + marketplace.folders.forget_unused(default_storage(), now=now)
-
-
-def _kept_for_days(env: Env) -> tuple[Loop, ...]:
-    """Return the loops that put logs and samples away, and drop what was kept long enough."""
-    logs, samples = timedelta(days=env.logs_kept_days), timedelta(days=env.samples_kept_days)
-    close_and_forget, see_to_parts = marketplace.logs.close_and_forget, metering.parts.see_to_parts
-    of_logs = marketplace.logs.default_logs
-    return (
-        Loop(
-            "logs",
-            10.0,
-            lambda _, now: close_and_forget(default_storage(), of_logs(), kept=logs, now=now),
-        ),
-        Loop("old-samples", 600.0, lambda _, now: see_to_parts(now=now, kept=samples)),
     )
 
 
@@ -429,6 +403,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "deliveries",
         "settlements",
         "invoices",
+        "low-accounts",
         "old-blobs",
         "volumes",
         "logs",

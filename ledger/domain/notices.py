@@ -7,9 +7,9 @@ own setting and no fact of the market.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, get_args
 from uuid import UUID, uuid5
 
@@ -25,6 +25,7 @@ BODY_LENGTH_MAX = 4_000
 LINK_LENGTH_MAX = 400
 FACTS_MAX = 40
 FACT_LENGTH_MAX = 400
+NEWS_FOR = timedelta(days=1)
 RECIPIENTS_MAX = 1_000
 """A notice reaches so many people at most, those admitted first; webhooks hear of it anyway."""
 
@@ -93,7 +94,7 @@ TOPICS: Mapping[Topic, TopicTerms] = {
     "month": TopicTerms(
         title="Months",
         about="Months that were closed or opened again",
-        roles=("finance",),
+        roles=("finance", "operator"),
     ),
     "reclaim": TopicTerms(
         title="Reclaims",
@@ -160,6 +161,15 @@ class To:
 def to_platform(*roles: Role) -> To:
     """Return the platform's own people in these roles; without: in those of the topic."""
     return To(tenant_id=PLATFORM_ID, roles=roles)
+
+
+def is_news(happened_at: datetime, clock: Callable[[], datetime] | None) -> bool:
+    """Tell if people are told now of what happened then: not of what is a day old.
+
+    So an upgrade or a restored backup tells nobody of the past. clock: None: nobody is told of
+    anything, as where a past week is played.
+    """
+    return clock is not None and happened_at > clock() - NEWS_FOR
 
 
 def notice_id_of(to: To, topic: Topic, key: str) -> UUID:
