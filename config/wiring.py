@@ -47,6 +47,7 @@ from ledger.domain.reconciling import Comparing
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
+from ledger.paying import payouts_add_up
 from ledger.reacting import Reacting
 from ledger.rest.idempotency import forget_old_keys
 from ledger.turns import each_alone
@@ -74,7 +75,7 @@ BULK_GATHER_SECONDS = 0.25
 WATCHED_FOR = timedelta(hours=1)
 """How far back an outage of the market matters to whether a host is silent."""
 
-CLOSING_CHECKS: tuple[Checking, ...] = (use_is_rated, use_is_charged)
+CLOSING_CHECKS: tuple[Checking, ...] = (use_is_rated, use_is_charged, payouts_add_up)
 """What is looked at before a month is closed, besides the books themselves."""
 
 

@@ -5,34 +5,37 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from uuid import UUID, uuid5
 
 from ledger.access import Actor
+from ledger.bank_accounts import keep, opened
 from ledger.commands import payouts as commands
 from ledger.commands.notices import give_notice
 from ledger.domain.bank_details import BankDetails
 from ledger.domain.bank_files import BankFiles, Debtor, Draft, Transfer
+from ledger.domain.closing import Check
 from ledger.domain.ids import AccountId, TenantId, UserId
-from ledger.domain.money import NANOS_PER_UNIT
+from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.notices import To
 from ledger.domain.parties import PLATFORM_ID, TenantUnknown
 from ledger.domain.payees import DetailsMissing, Payee, PayeeOf
 from ledger.domain.payout_events import BankFileLine, BankFileWritten, FileFormat, Schedule
+from ledger.domain.periods import Period
 from ledger.domain.refusal import Forbidden, Refusal
 from ledger.domain.settling import Due, Payable, PayoutTerms, by_hand, due, next_cut_off, payable
 from ledger.eventstore.port import EventStore, Meta, Position, load
 from ledger.exports.bank_files import rendered
 from ledger.exports.gl import digits_of
-from ledger.models import BankDetailsValue, BankFileRow, PayeeRow, PayoutRow
+from ledger.models import BankFileRow, PayeeRow, PayoutRow
 from ledger.queries import payouts as queries
+from ledger.queries.payouts_add_up import payouts_that_differ
 from ledger.turns import each_alone, turns_of
-from ledger.vault import Sealed, Vault, VaultLocked
+from ledger.vault import Vault
 
 PAYEES_A_PASS = 200
 FILE_AFTER = timedelta(days=1)
@@ -113,6 +116,17 @@ def unit_of(currency: str) -> int:
     return NANOS_PER_UNIT // int(10 ** digits_of(currency))
 
 
+def payouts_add_up(period: Period, now: datetime) -> Check:
+    """Look if payouts, journal and bank files agree, before a month is closed."""
+    wrong = payouts_that_differ()
+    return Check(
+        name="payouts",
+        title="Payouts",
+        passed=not wrong,
+        words="; ".join(wrong[:3]) or "What is on its way, owed and in bank files adds up.",
+    )
+
+
 # --- settlements -------------------------------------------------------------------------------
 
 
@@ -155,7 +169,16 @@ def _settle(store: EventStore, row: PayeeRow, *, now: datetime) -> int:
     if found.nanos < max(least, unit_of(row.currency)):
         return 0
     made, _ = _asked(store, row, wanted, user_id=None, by=BY_CLOCK, now=now)
-    return 0 if made is None else 1
+    if made is None:
+        return 0
+    money, owner = Money(found.nanos, row.currency), TenantId(row.tenant_id)
+    said = f"Your earnings of {wanted.period}. It goes to the bank once it is approved."
+    key = f"settled:{wanted.period}:{row.currency}"
+    _tell(store, owner, key=key, title=f"{money} is to be paid", body=said, by=BY_CLOCK, now=now)
+    said = "Payouts of owners wait for somebody to approve them."
+    title = f"Earnings of {wanted.period} were settled"
+    _tell(store, PLATFORM_ID, key=key, title=title, body=said, by=BY_CLOCK, now=now)
+    return 1
 
 
 def settle_now(
@@ -228,16 +251,8 @@ def propose_details(
     now: datetime,
 ) -> Position:
     """Seal a bank account, propose to pay to it, and tell all who look after the owner's money."""
-    sealed = vault.seal(_label(row.account_id, details_id), json.dumps(asdict(details)).encode())
-    BankDetailsValue.objects.get_or_create(
-        details_id=details_id,
-        defaults={
-            "account_id": row.account_id,
-            "master": sealed.master,
-            "key": sealed.key,
-            "value": sealed.value,
-        },
-    )
+    # The value goes first: without the event that names it, it is never used.
+    keep(vault, row.account_id, details_id, details)
     of = of_row(row)
     position = commands.propose_bank_details(
         store,
@@ -288,43 +303,6 @@ def _tell(
             by=by.step(f"notice:{key}"),
             now=now,
         )
-
-
-def _label(account_id: UUID, details_id: UUID) -> bytes:
-    return f"bank-details {account_id} {details_id}".encode()
-
-
-def opened(vault: Vault, details_ids: Sequence[UUID]) -> dict[UUID, BankDetails]:
-    """Return bank accounts, to write a file with. Raises: DetailsMissing, VaultLocked."""
-    rows = BankDetailsValue.objects.in_bulk(list(details_ids))
-    found = {}
-    for details_id in details_ids:
-        row = rows.get(details_id)
-        if row is None:
-            raise DetailsMissing(details_id=details_id)
-        sealed = Sealed(row.master, bytes(row.key), bytes(row.value))
-        value = vault.open(_label(row.account_id, details_id), sealed)
-        found[details_id] = BankDetails(**json.loads(value))
-    return found
-
-
-def rewrap_details(vault: Vault) -> tuple[int, int]:
-    """Wrap all bank accounts with the installation's current key.
-
-    Returns: how many that were, and how many open with no key.
-    """
-    done, locked, current = 0, 0, vault.current()
-    for row in BankDetailsValue.objects.exclude(master=current).iterator():
-        label = _label(row.account_id, row.details_id)
-        try:
-            sealed = vault.rewrap(label, Sealed(row.master, bytes(row.key), bytes(row.value)))
-        except VaultLocked:
-            locked += 1
-            continue
-        done += BankDetailsValue.objects.filter(pk=row.pk, master=row.master).update(
-            master=sealed.master, key=sealed.key
-        )
-    return done, locked
 
 
 # --- bank files --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from marketplace.api.advice import AdviseBid, ExplainOffer
 from marketplace.api.bids import BidChain, Bids, ExplainBid, OneBid, PreviewBids
+from marketplace.api.earnings import EarningsByPlace
 from marketplace.api.folders import FolderLinks, Folders, MissingBlobs, OneFolder
 from marketplace.api.lab import Lab
 from marketplace.api.leases import (
@@ -77,6 +78,7 @@ from marketplace.api.volumes import (
 api_urls: list[URLPattern] = [
     path("accounts/<uuid:account_id>/forecast", AccountForecast.as_view()),
     path("money-waits", MoneyWaits.as_view()),
+    path("earnings/places", EarningsByPlace.as_view()),
     path("bids", Bids.as_view()),
     path("bids/preview", PreviewBids.as_view()),
     path("bids/<uuid:bid_id>", OneBid.as_view()),

@@ -209,6 +209,14 @@ class PayoutWritten(WrittenAt):
     payout_id = serializers.UUIDField()
 
 
+class FileContent(serializers.Serializer[Any]):
+    """A bank file. content: its text, in UTF-8, whose sha256 is on record."""
+
+    name = serializers.CharField()
+    content = serializers.CharField()
+    sha256 = serializers.CharField()
+
+
 class FileWritten(WrittenAt):
     """A bank file, and the position to read it at."""
 

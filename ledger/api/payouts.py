@@ -21,7 +21,7 @@ from ledger.domain.ids import AccountId
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import read_period
 from ledger.eventstore.port import Position
-from ledger.exports.bank_files import MEDIA_TYPES, name_of
+from ledger.exports.bank_files import name_of
 from ledger.exports.payout_statements import lines as statement_csv
 from ledger.paying import Estimate
 from ledger.queries import payouts as queries
@@ -378,17 +378,18 @@ class BankFileContent(Endpoint):
     scopes = {"POST": "payouts:write"}
     reads = MONEY
 
-    @extend_schema(request=None, responses={(200, "application/xml"): OpenApiTypes.STR})
-    def post(self, request: Request, file_id: UUID) -> HttpResponse:
-        """Send it; asked for again it has the same bytes."""
+    @extend_schema(request=None, responses=shapes.FileContent)
+    def post(self, request: Request, file_id: UUID) -> Response:
+        """Send it as text in UTF-8; asked for again it is the same."""
         paying.need_to_pay(self.actor)
         row = queries.bank_file(self.actor, file_id)
         event, data = paying.file_bytes(self.store(), default_vault(), row)
-        name = name_of(event.message_id, event.format)
-        return HttpResponse(
-            data,
-            content_type=f"{MEDIA_TYPES[event.format]}; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        return Response(
+            {
+                "name": name_of(event.message_id, event.format),
+                "content": data.decode(),
+                "sha256": event.sha256,
+            }
         )
 
 

@@ -23,6 +23,7 @@ from . import (
     money,
     offers,
     organisations,
+    payouts,
     quotas_together,
     spending,
     tokens,
@@ -115,6 +116,8 @@ app.command("usage")(leases.usage)
 app.command("spend")(spending.spend)
 app.command("statement")(money.statement)
 app.command("export")(money.export)
+app.command("earnings")(payouts.earnings)
+app.add_typer(payouts.app, name="payouts")
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(organisations.tenants, name="tenants")

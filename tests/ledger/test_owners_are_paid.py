@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from ledger.access import Actor
 from ledger.domain.account_ids import earnings_account
 from ledger.domain.bank_files import Debtor
 from ledger.domain.ids import TenantId
+from ledger.domain.periods import Period
 from ledger.domain.settling import PayoutTerms
 from ledger.eventstore.postgres import PostgresStore
 from ledger.models import (
@@ -32,6 +34,7 @@ from ledger.models import (
 from ledger.projections.money import MONEY
 from ledger.queries import disagreements
 from ledger.queries import payouts as queries
+from ledger.queries.payouts_add_up import payouts_that_differ
 from ledger.rebuilding import fingerprint, rebuild
 from tests.access.conftest import Caller, admit
 from tests.conftest import NOON, SOMEBODY
@@ -151,7 +154,7 @@ def sent(owner: Caller, joan: Caller, oscar: Caller) -> tuple[str, str]:
 
 def adds_up(store: PostgresStore) -> None:
     """Say that the rows of payees are those of the journal, and equal to their rebuild."""
-    assert disagreements() == []
+    assert disagreements() == [] and payouts_that_differ() == []
     for payee in PayeeRow.objects.all():
         account = AccountRow.objects.get(pk=payee.account_id)
         assert payee.earned_nanos - payee.paid_nanos == account.total_nanos
@@ -167,10 +170,12 @@ def test_an_owner_is_paid_from_hour_to_bank(
     owner: Caller, joan: Caller, oscar: Caller, store: PostgresStore
 ) -> None:
     payout, file_id = sent(owner, joan, oscar)
-    answer = joan.post(f"/api/v1/bank-files/{file_id}/content")
-    root = pain001.read(answer.content)
+    loaded = done(joan, f"bank-files/{file_id}/content")
+    data = loaded["content"].encode()
+    assert sha256(data).hexdigest() == loaded["sha256"]
+    root = pain001.read(data)
     assert pain001.texts(root, "IBAN") == [IBAN, IBAN]
-    assert joan.post(f"/api/v1/bank-files/{file_id}/content").content == answer.content
+    assert done(joan, f"bank-files/{file_id}/content") == loaded
 
     done(joan, f"payouts/{payout}/paid", {"reference": "TX-9", "paid_on": "2026-02-03"})
     shown = asked(owner, f"payouts/{payout}")
@@ -311,3 +316,31 @@ def test_finance_sees_all_payees_and_an_owner_its_own(
     assert len(asked(joan, "payees")["data"]) == PayeeRow.objects.count() >= 2
     actor = Actor(tenant_id=TenantId(owner.tenant_id), roles=frozenset({"owner"}))
     assert queries.bank_files(actor).count() == 0
+
+
+def test_what_does_not_add_up_is_found(
+    owner: Caller, joan: Caller, oscar: Caller, store: PostgresStore
+) -> None:
+    payout, _ = sent(owner, joan, oscar)
+    row = PayoutRow.objects.get(pk=payout)
+    PayoutRow.objects.filter(pk=payout).update(nanos=row.nanos + 1)
+    found = payouts_that_differ()
+    assert any("on its way" in each for each in found)
+    assert any("bank file" in each for each in found)
+    PayoutRow.objects.filter(pk=payout).update(nanos=row.nanos)
+    PayeeRow.objects.filter(pk=row.account_id).update(earned_nanos=0)
+    assert any("earnings" in each for each in payouts_that_differ())
+    assert not paying.payouts_add_up(Period(2026, 1), NOON).passed
+
+
+def test_the_last_bank_account_that_was_entered_is_the_one_that_waits(
+    owner: Caller, store: PostgresStore
+) -> None:
+    path = f"payees/{account_of(owner)}/bank-details"
+    first = done(owner, path, {"name": "Lab", "iban": IBAN}, 201)["details_id"]
+    other = {"name": "Lab", "iban": "GB82WEST12345698765432"}
+    second = done(owner, path, other, 201)["details_id"]
+    refused(owner, f"{path}/{first}/confirm", code="details-unknown")
+    done(owner, f"{path}/{second}/confirm")
+    assert asked(owner, f"payees/{account_of(owner)}")["details"] == "GB… 5432"
+    assert BankDetailsValue.objects.count() == 2

@@ -15,7 +15,7 @@ EVERYBODY = ("/", "/bids", "/leases", "/rounds", "/settings")
 BY_ROLE = {
     "owner": ("/offers", "/offers/new", "/owner"),
     "consumer": ("/bids/new",),
-    "finance": ("/finance", "/ops/burst"),
+    "finance": ("/finance", "/payouts", "/ops/burst"),
     "operator": ("/offers/new", "/owner", "/finance", "/ops", "/ops/burst", "/lab", "/bids/new"),
 }
 INLINE = re.compile(

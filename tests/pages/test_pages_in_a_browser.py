@@ -79,8 +79,8 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
     visits = {
         all_roles(open_world): [
             "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
-            "/supply", "/owner?show=busy", "/finance", "/ops/burst", "/settings", "/docs/",
-            "/docs/operating/", "/docs/settings/",
+            "/supply", "/owner?show=busy", "/payouts", "/finance", "/ops/burst", "/settings",
+            "/docs/", "/docs/operating/", "/docs/settings/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",
             "/rounds", f"/rounds/{granted.round_id}",
             f"/owner/hosts/{open_world.host_id}/health",
@@ -89,7 +89,7 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
             "/bids", f"/bids/{bid.bid_id}", "/leases", f"/leases/{lease.lease_id}",
         ],
         open_world.member(PLATFORM, "operator"): [
-            "/ops", "/ops/health",
+            "/ops", "/ops/health", "/payouts",
             "/lab", "/lab?hours=24&price=limit&lanes=patient&round_seconds=60&fee=5",
         ],
         Client(): ["/accounts/login/"],

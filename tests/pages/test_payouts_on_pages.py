@@ -50,7 +50,7 @@ def earn(world: World) -> None:
         world.store,
         account_id=world.account_id,
         hold_id=hold,
-        money=Money(40_000_000_000),
+        money=Money(21_000_000_000),
         purpose="bid:1",
         by=BY,
         now=then,

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from config.security.work_keys import add_key, drop_old_keys
-from ledger.paying import rewrap_details
+from ledger.bank_accounts import rewrap_details
 from ledger.vault import default_vault
 from ledger.webhooks import rewrap_webhooks
 from marketplace.secrets import rewrap_all

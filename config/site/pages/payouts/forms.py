@@ -43,7 +43,8 @@ class PaidForm(forms.Form):
 
     reference = forms.CharField(label="Bank's reference", max_length=TEXT_LENGTH_MAX)
     paid_on = forms.DateField(
-        label="Day on the statement", widget=forms.DateInput(attrs={"type": "date"})
+        label="Day on the statement",
+        widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
     )
 
 

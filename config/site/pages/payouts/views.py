@@ -22,8 +22,9 @@ from ledger.commands import payouts as commands
 from ledger.domain.bank_details import read_details
 from ledger.domain.events import Role
 from ledger.domain.ids import AccountId
-from ledger.domain.money import nanos_of
+from ledger.domain.money import decimal_of, nanos_of
 from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.periods import Period
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
@@ -31,6 +32,7 @@ from ledger.exports.bank_files import MEDIA_TYPES, name_of
 from ledger.models import PayeeRow
 from ledger.queries import money
 from ledger.queries import payouts as queries
+from ledger.queries.platform_earnings import kept_by_platform
 from ledger.vault import default_vault
 
 ROLES: tuple[Role, ...] = ("owner", "finance", "operator", "auditor")
@@ -63,7 +65,7 @@ def _show(
     known = money.party_names({row.tenant_id for row in [*waiting, *part.rows]})
     owners = {row.tenant_id: known.get(row.tenant_id, "") for row in [*waiting, *part.rows]}
     context: dict[str, Any] = {
-        "payees": [_payee(row, now) for row in mine],
+        "payees": [_payee(row, now, schedule) for row in mine],
         "by": by if by in WAYS else "gpu",
         "ways": WAYS,
         "pays": _pays(actor),
@@ -72,16 +74,22 @@ def _show(
         "owed": _owed(actor, now),
         "files": part_of(request, queries.bank_files(actor), "files"),
         "sendable": _sendable(actor),
+        "kept": kept_by_platform(_months(now)) if _pays(actor) else [],
         "payouts": part,
         "owners": owners,
         "details_form": details or DetailsForm(),
-        "schedule_form": schedule or ScheduleForm(),
         "wait": paying.terms().details_wait_seconds,
         "token": uuid4(),
     }
     context["earned"] = earned_by(actor, context["payees"], context["by"])
     invalid = any(form is not None and form.errors for form in (details, schedule))
     return page(request, "pages/payouts.html", context, refusal=refusal, invalid=invalid)
+
+
+def _months(now: datetime) -> list[Period]:
+    newest = Period.of(now)
+    months = newest.year * 12 + newest.month - 1
+    return [Period((months - back) // 12, (months - back) % 12 + 1) for back in range(MONTHS_SHOWN)]
 
 
 def _pays(actor: Actor) -> bool:
@@ -92,10 +100,13 @@ def _own(actor: Actor) -> Any:
     return queries.payouts(actor).filter(tenant_id=actor.tenant_id)
 
 
-def _payee(row: PayeeRow, now: datetime) -> dict[str, Any]:
+def _payee(row: PayeeRow, now: datetime, form: ScheduleForm | None = None) -> dict[str, Any]:
     found = paying.estimate(row, now=now)
+    chosen = "" if row.minimum_nanos is None else decimal_of(row.minimum_nanos)
+    initial = {"schedule": found.schedule, "minimum": chosen}
     return {
         "row": row,
+        "form": form or ScheduleForm(initial=initial),
         "next": found,
         "usable": row.usable_from is not None and row.usable_from <= now,
         "left": found.payable.owed - found.payable.nanos,

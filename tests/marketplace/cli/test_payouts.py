@@ -1,0 +1,39 @@
+"""`offpeak payouts` and `offpeak earnings`: what is said is what is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.marketplace.cli.pretending import BID, Market, offpeak
+
+
+def test_a_bank_file_is_written_into_a_folder(market: Market, tmp_path: Path) -> None:
+    market.answers["POST bank-files"] = 201, {"file_id": BID, "position": 1}
+    market.answers[f"POST bank-files/{BID}/content"] = (
+        200,
+        {"name": "../OFFPEAK-1.xml", "content": "<Document/>", "sha256": "0" * 64},
+    )
+    done = offpeak(market, "payouts", "send", "--to", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "OFFPEAK-1.xml").read_text() == "<Document/>"
+    assert {"format": "pain.001", "currency": "USD"} in [body for _, _, body in market.heard]
+
+
+def test_what_the_bank_said_is_asked_with_its_day(market: Market) -> None:
+    market.answers[f"POST payouts/{BID}/paid"] = 200, {"position": 1}
+    said = ("payouts", "paid", BID, "--reference", "TX-1", "--on", "2026-12-02")
+    done = offpeak(market, *said)
+    assert done.returncode == 0, done.stderr
+    [body] = [body for _, _, body in market.heard if body]
+    assert body == {"reference": "TX-1", "paid_on": "2026-12-02"}
+
+
+def test_earnings_are_listed_by_month(market: Market) -> None:
+    row = {
+        "period": "2026-11", "kind": "usage", "lease_id": BID, "sku": "H100", "currency": "USD",
+        "gpu_milliseconds": 3_600_000, "gross": "2.00", "fee": "0.10", "amount": "1.90",
+    }  # fmt: skip
+    market.answers["GET earnings"] = 200, {"data": [row], "next": None}
+    done = offpeak(market, "earnings", "--period", "2026-11")
+    assert done.returncode == 0, done.stderr
+    assert "1.00" in done.stdout and "1.90" in done.stdout
