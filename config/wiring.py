@@ -17,6 +17,7 @@ import listings.loops
 import listings.policies
 import listings.projections
 import listings.queries
+import marketplace.budgeting
 import marketplace.folders
 import marketplace.forming
 import marketplace.logs
@@ -150,6 +151,7 @@ def policies(env: Env, *, clock: Callable[[], datetime] | None = _now) -> tuple[
         *listings.policies.POLICIES,
         *marketplace.policies.policies(fee_ppm=env.fee_ppm, clock=clock),
         *marketplace.money_notices.POLICIES,
+        *marketplace.budgeting.POLICIES,
         *metering.policies.POLICIES,
         *bursting.policies.POLICIES,
         *telling(clock),

@@ -21,6 +21,9 @@ from marketplace.domain.facts.events import (
 from marketplace.domain.leases.lease import Lease
 from marketplace.domain.leases.renewals import NO_MONEY
 
+SHORT = {"budget-spent": "Its bid's budget", "budget-used-up": "A budget of your organisation"}
+"""What does not cover a step, where it is not the account."""
+
 
 def tell_of_account(recorded: Recorded, store: EventStore) -> None:
     """Tell an organisation's finance people that an account runs out."""
@@ -70,7 +73,7 @@ def tell_of_step(recorded: Recorded, store: EventStore) -> None:
     then = (
         "its work is paused, and goes on by itself after a top-up" if event.pausing else "it ends"
     )
-    short = "Its bid's budget" if event.reason == "budget-spent" else "The account"
+    short = SHORT.get(event.reason, "The account")
     give_notice(
         store,
         to=To(tenant_id=lease.terms.tenant_id, subscriber_id=lease.terms.subscriber_id),

@@ -63,6 +63,8 @@ NAVIGATION = (
         (
             Place("Owner", "/owner", "owner", _OWNER),
             Place("Payouts", "/payouts", "out", _OWNER | _FINANCE),
+            Place("Spend", "/spend", "lab"),
+            Place("Budgets", "/budgets", "warn"),
             Place("Finance", "/finance", "finance", _FINANCE),
         ),
     ),

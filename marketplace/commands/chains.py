@@ -28,6 +28,7 @@ from marketplace.domain.leases.renewals import (
     follow,
     next_id,
 )
+from marketplace.domain.spending.budget import BudgetUsedUp
 from marketplace.domain.volumes.terms import volume_id_of
 
 
@@ -63,7 +64,7 @@ def _place_next(store: EventStore, bid: Bid, by: Meta, now: datetime, *, is_last
         return
     try:
         place_bid(store, terms=asked, by=by.step("next"), now=now)
-    except FundsInsufficient:
+    except (FundsInsufficient, BudgetUsedUp):
         if is_last_try:
             _wait_for_money(store, bid.terms.bid_id, asked, by.step("wait"), now)
     except Refusal as refusal:

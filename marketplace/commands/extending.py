@@ -13,6 +13,10 @@ from marketplace.domain.bids.bid import Bid
 from marketplace.domain.bids.money_waits import goes_on_with_money
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
 from marketplace.domain.leases.renewals import BudgetSpent, need_budget, next_end
+from marketplace.domain.spending.budget import BudgetUsedUp
+
+WAITS_FOR = (FundsInsufficient, BudgetUsedUp)
+"""Work that saves itself is paused where its next step is refused for these, and goes on later."""
 
 
 def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> bool:
@@ -41,7 +45,7 @@ def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: date
             lease_id=lease_id,
             ends_at=ends_at,
             reason=refusal.code,
-            pausing=isinstance(refusal, FundsInsufficient) and goes_on_with_money(bid),
+            pausing=isinstance(refusal, WAITS_FOR) and goes_on_with_money(bid),
             by=by.step(f"refused:{refusal.code}:{ends_at.isoformat()}"),
             now=now,
         )

@@ -12,6 +12,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 
 from ledger.access import Actor, visible
 from ledger.domain.events import Role
+from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, load
@@ -128,6 +129,16 @@ def spent_by(rows: QuerySet[SpendingDayRow], by: str) -> list[Spent]:
     return sorted(found, key=lambda each: (-each.spent_nanos, -each.gpu_millis, each.key))
 
 
+def leases_by(rows: QuerySet[SpendingDayRow], by: str) -> dict[UUID, str]:
+    """Return to which part each lease belongs, by the key of `spent_by`.
+
+    Raises: SpendingByUnknown.
+    """
+    column = _column(by)
+    pairs: Any = rows.values_list("lease_id", column).distinct().order_by()
+    return {lease_id: "" if key is None else str(key) for lease_id, key in pairs}
+
+
 def spent_by_day(rows: QuerySet[SpendingDayRow], currency: str) -> dict[date, int]:
     """Return what was spent on each day on which anything was, in nano-units."""
     summed: Any = rows.filter(currency=currency).values("day").annotate(sum=Sum("spent_nanos"))
@@ -225,6 +236,17 @@ def committed(budget: SpendingBudgetRow) -> list[tuple[int, datetime]]:
     }
     ends = LeaseRow.objects.filter(lease_id__in=list(held)).values_list("lease_id", "ends_at")
     return [(held[lease_id], ends_at) for lease_id, ends_at in ends]
+
+
+def running_under(budget_id: UUID) -> list[LeaseId]:
+    """Return the leases that a budget covers and that hold money, in order."""
+    budget = SpendingBudgetRow.objects.filter(pk=budget_id).first()
+    if budget is None:
+        return []
+    held = SpendingBidRow.objects.filter(
+        _covered(budget), left_nanos__gt=0, lease_id__isnull=False
+    ).order_by("lease_id")
+    return [LeaseId(row.lease_id) for row in held if row.lease_id is not None]
 
 
 def _period(budget: SpendingBudgetRow) -> Any:

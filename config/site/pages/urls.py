@@ -30,6 +30,8 @@ from config.site.pages.payouts import views as payouts
 from config.site.pages.policies import apply_plan as policies_together
 from config.site.pages.policies import quota_requests
 from config.site.pages.policies import views as policies
+from config.site.pages.spending import budgets
+from config.site.pages.spending import views as spend
 from config.site.pages.volumes import views as volumes
 from ledger.signin import demo_sign_in, switch_tenant
 
@@ -125,6 +127,12 @@ page_urls: list[URLPattern] = [
     path("notifications/bell", notices.bell),
     path("notifications/read", notices.read),
     path("notifications/<uuid:notice_id>", notices.open_one),
+    path("spend", spend.index),
+    path("budgets", budgets.index),
+    path("budgets/<uuid:budget_id>", budgets.one),
+    path("budgets/<uuid:budget_id>/end", budgets.end),
+    path("budgets/<uuid:budget_id>/grant", budgets.grant),
+    path("budgets/<uuid:budget_id>/grants/<uuid:grant_id>/decide", budgets.decide),
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),

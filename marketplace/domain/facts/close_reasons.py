@@ -98,5 +98,5 @@ CUT_SHORT = FAULTS | {
 }
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
 
-WITHOUT_MONEY = frozenset({"funds-insufficient", "budget-spent"})
+WITHOUT_MONEY = frozenset({"funds-insufficient", "budget-spent", "budget-used-up"})
 """Why an extension is refused where its consumer could not pay for it."""

@@ -1,0 +1,1 @@
+"""Pages of spending and of the budgets that limit it."""

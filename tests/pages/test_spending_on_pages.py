@@ -1,0 +1,111 @@
+"""Spending and budgets as people see them: own, the unit's, the organisation's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from tests.marketplace.support.spent import Spender
+from tests.pages.world import CONSUMER, OWNER, World
+
+pytestmark = pytest.mark.django_db
+
+BUDGET = {
+    "title": "Language models",
+    "scope": "tenant",
+    "amount": "10.00",
+    "period": "month",
+    "roll_over": "none",
+    "unused": "0",
+    "notify_first": "50",
+    "notify_second": "80",
+    "full": "100",
+    "action": "block",
+    "zone": "Europe/Berlin",
+}
+
+
+@pytest.fixture
+def spender() -> Spender:
+    world = World()
+    world.found()
+    return Spender(world)
+
+
+def made(spender: Spender, finance: Client, **changed: str) -> str:
+    answer = finance.post("/budgets", {**BUDGET, "token": str(uuid4()), **changed})
+    assert answer.status_code == 302, answer.content.decode()
+    spender.look()
+    return answer["Location"].split("?")[0]
+
+
+def text(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def test_a_month_is_told_by_project_and_leads_to_its_leases(spender: Spender) -> None:
+    bid = spender.bid(project="llm-eval")
+    first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    spender.charge(bid, hours=2, at=first)
+    spender.look()
+    finance = spender.world.member(CONSUMER, "finance")
+    page = text(finance, "/spend?by=project")
+    assert "llm-eval" in page
+    assert "$2.00" in page
+    assert "How busy the GPUs were is not measured." in page
+    assert f"/leases/{bid}" in text(finance, "/spend?by=lease&project=llm-eval")
+    nothing = text(finance, "/spend?by=lease&project=other")
+    assert "Nothing was charged" in nothing
+
+
+def test_owners_of_gpus_see_nothing_of_what_others_spend(spender: Spender) -> None:
+    first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    spender.charge(spender.bid(project="llm-eval"), at=first)
+    spender.look()
+    owner = spender.world.member(OWNER, "owner")
+    assert "llm-eval" not in text(owner, "/spend?by=project")
+
+
+def test_a_budget_is_set_stands_and_is_ended_on_its_page(spender: Spender) -> None:
+    finance = spender.world.member(CONSUMER, "finance")
+    assert "No budgets" in text(finance, "/budgets")
+    path = made(spender, finance)
+    spender.bid(hours=4)
+    spender.look()
+    page = text(finance, "/budgets")
+    assert "$0.00 spent and $4.00 held of $10.00" in page
+    assert "$6.00" in text(finance, path)
+    consumer = spender.world.member(CONSUMER, "consumer")
+    assert "Language models</a>" not in text(consumer, "/budgets")
+    assert consumer.post("/budgets", BUDGET).status_code == 403
+    assert finance.post(f"{path}/end").status_code == 302
+    spender.look()
+    assert "No budgets" in text(finance, "/budgets")
+
+
+def test_what_is_wrong_with_a_budget_is_said(spender: Spender) -> None:
+    finance = spender.world.member(CONSUMER, "finance")
+    answer = finance.post("/budgets", {**BUDGET, "token": str(uuid4()), "zone": "Mars"})
+    assert answer.status_code == 422
+    assert "IANA name" in answer.content.decode()
+    answer = finance.post("/budgets", {**BUDGET, "token": str(uuid4()), "scope": "project"})
+    assert answer.status_code == 422
+
+
+def test_a_large_grant_is_approved_by_somebody_else(spender: Spender) -> None:
+    world = spender.world
+    finance, operator = world.member(CONSUMER, "finance"), world.member(CONSUMER, "operator")
+    path = made(spender, finance, period="year")
+    until = f"{datetime.now(UTC) + timedelta(minutes=2):%Y-%m-%d %H:%M}"
+    asked = {"token": str(uuid4()), "amount": "5.00", "until": until, "why": "a deadline"}
+    assert finance.post(f"{path}/grant", asked).status_code in (302, 422)
+    spender.look()
+    page = text(finance, path)
+    if "a deadline" in page:
+        assert "Somebody else has to approve it." in page
+        assert "Approve" in text(operator, path)
