@@ -21,6 +21,7 @@ from . import (
     logs,
     market,
     money,
+    notices,
     offers,
     organisations,
     payouts,
@@ -107,6 +108,8 @@ app.add_typer(leases.app, name="leases")
 app.add_typer(files.app, name="files")
 app.add_typer(volumes.app, name="volumes")
 app.add_typer(work_secrets.app, name="secrets")
+app.add_typer(notices.app, name="notices")
+app.add_typer(notices.webhooks, name="webhooks")
 app.add_typer(quotas_together.app, name="quotas")
 app.command("cp")(copying.cp)
 app.command("logs")(logs.logs)
