@@ -25,6 +25,7 @@ import marketplace.loops
 import marketplace.money_notices
 import marketplace.policies
 import marketplace.projections
+import marketplace.promises_kept
 import marketplace.volumes
 import metering.loops
 import metering.parts
@@ -152,6 +153,7 @@ def policies(env: Env, *, clock: Callable[[], datetime] | None = _now) -> tuple[
         *marketplace.policies.policies(fee_ppm=env.fee_ppm, clock=clock),
         *marketplace.money_notices.POLICIES,
         *marketplace.budgeting.POLICIES,
+        *marketplace.promises_kept.POLICIES,
         *metering.policies.POLICIES,
         *bursting.policies.POLICIES,
         *telling(clock),

@@ -122,6 +122,8 @@ class OfferRow(models.Model):
     reclaim_fee_ppm = models.PositiveIntegerField()
     reclaim_steps = models.JSONField(default=list)
     """What a reclaim with more notice pays; as `listings.domain.events.ReclaimStep`."""
+    sla = models.JSONField(null=True)
+    """What is promised of its service; as `listings.domain.sla_events.SlaTerms`."""
     workload_kinds = ArrayField(models.CharField(max_length=64))
     isolation = models.CharField(max_length=12)
     division = models.JSONField(null=True)

@@ -41,6 +41,7 @@ from listings.domain.maintenance_events import (
     MaintenanceEvent,
     MaintenanceMoved,
 )
+from listings.domain.sla_events import OfferSlaSet
 from listings.domain.windows import end_of, windows_of
 from listings.models import HealthBookRow, HealthSpanRow, HostRow, OfferRow, SoldDayRow
 
@@ -288,6 +289,9 @@ def project_offers(recorded: Recorded, rows: Rows) -> None:
             rows.change(OfferRow, offer_id, state="withdrawn", ended_at=at, version=version)
         case OfferExpired(offer_id=offer_id, at=at):
             rows.change(OfferRow, offer_id, state="expired", ended_at=at, version=version)
+        case OfferSlaSet(offer_id=offer_id, terms=promised):
+            # Of a stream of its own: no version of the offer.
+            rows.change(OfferRow, offer_id, sla=msgspec.to_builtins(promised))
         case FormChosen(offer_id=offer_id, offer=offer):
             rows.change(OfferRow, offer_id, succeeded_by=offer.offer_id)
 
@@ -394,6 +398,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             OfferResumed,
             OfferWithdrawn,
             OfferExpired,
+            OfferSlaSet,
             FormChosen,
         ),
     ),

@@ -26,6 +26,7 @@ from listings.api.offers import (
     ResumeOffer,
     WithdrawOffer,
 )
+from listings.api.promising import PromiseOfOffer
 
 api_urls: list[URLPattern] = [
     path("hosts", Hosts.as_view()),
@@ -42,6 +43,7 @@ api_urls: list[URLPattern] = [
     path("offers", Offers.as_view()),
     path("offers/preview", PreviewOffers.as_view()),
     path("offers/<uuid:offer_id>", OneOffer.as_view()),
+    path("offers/<uuid:offer_id>/sla", PromiseOfOffer.as_view()),
     path("offers/<uuid:offer_id>/windows", OfferWindows.as_view()),
     path("offers/<uuid:offer_id>/pause", PauseOffer.as_view()),
     path("offers/<uuid:offer_id>/resume", ResumeOffer.as_view()),

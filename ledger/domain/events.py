@@ -399,6 +399,27 @@ class InvoiceCredited(Event, name="ledger.invoice-credited"):
     at: datetime
 
 
+class SlaCredited(Event, name="ledger.sla-credited"):
+    """An owner whose service missed what its offer promised credits the consumer a share.
+
+    The postings sum to zero: `account_id` (the consumer's) up, the owner's earnings down. hold_id:
+    whose charges it corrects. charged: the owner's part of them. credit_ppm: the share that is
+    credited. reason: in words, with the figures that the formula took.
+    """
+
+    account_id: AccountId
+    entry_id: EntryId
+    hold_id: HoldId
+    lease_id: LeaseId
+    owner_id: TenantId
+    charged: Money
+    credit_ppm: int
+    reason: str
+    money: Money
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
 class HoldReleased(Event, name="ledger.hold-released"):
     """What was left of a hold is available again."""
 
@@ -418,6 +439,7 @@ AccountEvent = (
     | CompensationPaid
     | CostRecorded
     | StorageCharged
+    | SlaCredited
     | InvoiceRounded
     | TaxCharged
     | InvoiceCredited

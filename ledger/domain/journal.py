@@ -15,6 +15,7 @@ from ledger.domain.events import (
     InvoiceRounded,
     OwnerUse,
     Posting,
+    SlaCredited,
     StorageCharged,
     TaxCharged,
     UsageCaptured,
@@ -36,6 +37,7 @@ EntryKind = Literal[
     "compensation",
     "cost",
     "storage",
+    "sla-credit",
     "payout",
     "payout-paid",
     "payout-back",
@@ -50,12 +52,13 @@ EntryEvent = (
     | CompensationPaid
     | CostRecorded
     | StorageCharged
+    | SlaCredited
     | PayoutEntry
     | InvoiceEntry
 )
 """The events that are journal entries: each carries postings that sum to zero."""
 ENTRY_KINDS = (
-    *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged),
+    *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged, SlaCredited),
     *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned),
     *(InvoiceRounded, TaxCharged, InvoiceCredited),
 )
@@ -74,6 +77,8 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "cost"
         case StorageCharged():
             return "storage"
+        case SlaCredited():
+            return "sla-credit"
         case PayoutRequested():
             return "payout"
         case PayoutPaid():
@@ -110,6 +115,11 @@ def payment_entry(account_id: AccountId, reference: str) -> EntryId:
 def compensation_entry(lease_id: LeaseId, owner_id: TenantId) -> EntryId:
     """Return the id of the entry by which one owner pays for reclaiming a lease."""
     return EntryId(uuid5(lease_id, f"compensation:{owner_id}"))
+
+
+def sla_entry(lease_id: LeaseId, owner_id: TenantId) -> EntryId:
+    """Return the id of the entry by which one owner credits a lease that missed its promise."""
+    return EntryId(uuid5(lease_id, f"sla-credit:{owner_id}"))
 
 
 def cost_entry(burst_account_id: AccountId, reference: str) -> EntryId:

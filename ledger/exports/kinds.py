@@ -39,6 +39,8 @@ def once(kind: EntryKind) -> Once | None:
             return Once("Purchase", "Funds paid in: {reference}", is_payment=True)
         case "compensation":
             return Once("Credit", "Compensation: lease {lease} was reclaimed by its owner")
+        case "sla-credit":
+            return Once("Credit", "Service below what was promised: lease {lease}, {reference}")
         case "rounding":
             return Once("Adjustment", "Rounding of invoice {reference} to whole cents")
         case "tax":

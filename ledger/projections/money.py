@@ -21,6 +21,7 @@ from ledger.domain.events import (
     HoldResized,
     InvoiceCredited,
     InvoiceRounded,
+    SlaCredited,
     StorageCharged,
     SubscriberRegistered,
     TaxCharged,
@@ -83,7 +84,7 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
         case StorageCharged() as charged:
             _post(charged, recorded, rows)
             _store(charged, recorded, rows)
-        case CompensationPaid() as paid:
+        case CompensationPaid() | SlaCredited() as paid:
             _post(paid, recorded, rows)
             payee = rows.get(AccountRow, paid.account_id).tenant_id
             _owe(rows, str(periods.counts_in(paid.at, rows)), paid.owner_id, payee, paid.money)
@@ -352,6 +353,8 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.title
         case CompensationPaid():
             return "reclaimed"
+        case SlaCredited():
+            return entry.reason
         case PayoutRequested():
             return entry.period
         case PayoutPaid():
@@ -402,6 +405,7 @@ MONEY = Projection(
         FundsAdded,
         CostRecorded,
         CompensationPaid,
+        SlaCredited,
         StorageCharged,
         InvoiceRounded,
         TaxCharged,

@@ -240,6 +240,24 @@ class HostShape(serializers.Serializer[Any]):
     reported_at = MomentField(allow_null=True)
 
 
+class SlaStepShape(serializers.Serializer[Any]):
+    """Available for less than this part of its granted time, this share is credited; both ppm."""
+
+    below_ppm = serializers.IntegerField()
+    credit_ppm = serializers.IntegerField()
+
+
+class SlaShape(serializers.Serializer[Any]):
+    """What is promised of the service, and which share of a lease's charge is credited else.
+
+    start_by_seconds: null: no start is promised.
+    """
+
+    start_by_seconds = serializers.IntegerField(allow_null=True)
+    late_credit_ppm = serializers.IntegerField()
+    steps = SlaStepShape(many=True)
+
+
 class OfferShape(serializers.Serializer[Any]):
     """An offer as its owner sees it."""
 
@@ -260,6 +278,7 @@ class OfferShape(serializers.Serializer[Any]):
     grace_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
     reclaim_steps = ReclaimStepShape(many=True)
+    sla = SlaShape(allow_null=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
     isolation = serializers.CharField()
     shares = DivisionShape(source="division", allow_null=True)
@@ -307,6 +326,7 @@ class ListedShape(serializers.Serializer[Any]):
     grace_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
     reclaim_steps = ReclaimStepShape(many=True)
+    sla = SlaShape(allow_null=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
     labels = serializers.SerializerMethodField()
     window = WindowShape()

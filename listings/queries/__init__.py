@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
@@ -59,6 +59,7 @@ class Listed:
     grace_seconds: int
     reclaim_fee_ppm: int
     reclaim_steps: tuple[ReclaimStep, ...]
+    sla: dict[str, Any] | None
     workload_kinds: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
     window: Window
@@ -345,6 +346,7 @@ def _public(
         grace_seconds=row.grace_seconds,
         reclaim_fee_ppm=row.reclaim_fee_ppm,
         reclaim_steps=steps_of_row(row),
+        sla=row.sla,
         workload_kinds=tuple(row.workload_kinds),
         labels=tuple(sorted(row.labels.items())),
         window=window,

@@ -81,4 +81,4 @@ class MoneyWaits(Endpoint):
     def get(self, request: Request) -> Response:
         """List work that waits for money, the first to wait first; a thousand at most."""
         found = money_waits.told(money_waits.waits(self.actor), limit=WAITS_MAX)
-        return Response({"results": MoneyWaitShape(found, many=True).data})
+        return self.listed(MoneyWaitShape(found, many=True).data, ("since", "bid_id"))

@@ -69,6 +69,8 @@ class LeaseRow(models.Model):
     outputs_failed = models.JSONField(default=dict)
     """By host, and volume after it, the last it said of files that could not be kept: reason,
     final, at."""
+    sla = models.JSONField(null=True)
+    """What its owners promised: `parts`, and once it is paid what came of it: `results`."""
     kept_seconds = models.PositiveIntegerField(null=True)
     lost_seconds = models.PositiveIntegerField(null=True)
     """Of work that others cut short: how much of the lease is safe, how much was done in vain."""

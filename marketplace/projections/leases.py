@@ -41,6 +41,7 @@ from marketplace.domain.facts.events import (
     WorkStopped,
 )
 from marketplace.domain.facts.instants import ONE_SECOND
+from marketplace.domain.facts.sla_events import SlaAgreed, SlaMeasured
 from marketplace.domain.leases.checkpoints import together
 from marketplace.domain.leases.reclaim_schedule import schedule_of
 from marketplace.domain.leases.state import grace_of
@@ -66,9 +67,9 @@ Claim = (
 def project_leases(recorded: Recorded, rows: Rows) -> None:
     """Keep LeaseRow and LeaseShareRow equal to the lease streams, with the engine's answers."""
     match recorded.event:
-        case ExtensionGranted() | ExtensionDeclined() as answer:
-            note_answer(answer, rows)
-            return  # it is of the market's stream and no version of the lease
+        case ExtensionGranted() | ExtensionDeclined() | SlaAgreed() | SlaMeasured() as beside:
+            _note_beside(beside, rows)
+            return  # it is of another stream and no version of the lease
         case LeaseScheduled() as scheduled:
             _add(scheduled, rows)
         case LeaseStarting() as starting:
@@ -137,6 +138,24 @@ def _note_work(
     at = {by: datetime.fromisoformat(moment) for by, moment in told.items()}
     consumer = at.pop("", None)
     rows.change(LeaseRow, work.lease_id, saved=told, checkpoint_at=together(consumer, at.values()))
+
+
+def _note_beside(
+    beside: ExtensionGranted | ExtensionDeclined | SlaAgreed | SlaMeasured, rows: Rows
+) -> None:
+    """Note what other streams say of a lease: the engine's answers, promises of its service."""
+    match beside:
+        case SlaAgreed():
+            rows.change(LeaseRow, beside.lease_id, sla={"parts": _plain(beside.parts)})
+        case SlaMeasured():
+            known = rows.get(LeaseRow, beside.lease_id).sla or {}
+            rows.change(LeaseRow, beside.lease_id, sla={**known, "results": _plain(beside.results)})
+        case _:
+            note_answer(beside, rows)
+
+
+def _plain(parts: object) -> Any:
+    return msgspec.to_builtins(parts)
 
 
 def _close(closed: LeaseClosed, rows: Rows) -> None:
@@ -403,6 +422,8 @@ PROJECTIONS = (
             CutWithdrawn,
             LeaseEnding,
             LeaseClosed,
+            SlaAgreed,
+            SlaMeasured,
         ),
     ),
 )

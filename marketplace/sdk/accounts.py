@@ -80,7 +80,7 @@ def forecast(
 def waiting(context: typer.Context) -> None:
     """List work that waits for money, and how much it takes to let it go on."""
     session = session_of(context)
-    rows = session.client.get("money-waits")["results"]
+    rows = session.client.all("money-waits")
     session.printer.table(rows, WAITS, empty="No work waits for money.")
 
 

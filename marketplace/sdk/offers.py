@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from .spoken import length_of, moment_of, whole_of
 from .whole_numbers import whole
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
+_SLA_STEP = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)=(\d{1,3}(?:\.\d{1,4})?)")
 _PART = re.compile(r"([0-9]{1,7})(MiB|GiB)(?:@([0-9]{1,3})%?)?")
 
 app = typer.Typer(help="Offers: idle windows of your GPUs.", no_args_is_help=True)
@@ -247,6 +249,43 @@ def terms(
     if not asked:
         raise typer.BadParameter("Say what is to change, such as --notice 30m.")
     _change(context, offer, asked)
+
+
+@app.command()
+def sla(
+    context: typer.Context,
+    offer: UUID,
+    start_by: Annotated[
+        str | None, typer.Option(help="from a lease's begin to the start of its work: 2m")
+    ] = None,
+    late_credit: Annotated[
+        int | None, typer.Option(parser=whole(0), help="of its charge for a later start, ppm")
+    ] = None,
+    below: Annotated[
+        list[str] | None,
+        typer.Option(help="available for less, credited so much: 99.9=10, percent; repeatable"),
+    ] = None,
+    nothing: Annotated[bool, typer.Option("--nothing", help="promise nothing any more")] = False,
+) -> None:
+    """Promise a level of service to leases to come, with a credit where it is missed."""
+    session = session_of(context)
+    path = f"offers/{offer}/sla"
+    if nothing:
+        session.printer.done(session.client.delete(path), "Nothing is promised any more.")
+        return
+    asked: dict[str, Any] = {"steps": [_sla_step(step) for step in below or []]}
+    if start_by is not None:
+        asked |= {"start_by_seconds": length_of(start_by), "late_credit_ppm": late_credit or 0}
+    session.printer.done(session.client.put(path, asked), "Promised.")
+
+
+def _sla_step(text: str) -> dict[str, int]:
+    """Read `99.9=10`. Raises: BadParameter."""
+    found = _SLA_STEP.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter("Write availability and credit in percent, such as 99.9=10.")
+    below, credit = (int(Decimal(percent) * 10_000) for percent in found.groups())
+    return {"below_ppm": below, "credit_ppm": credit}
 
 
 @app.command()

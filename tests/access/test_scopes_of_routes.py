@@ -81,6 +81,7 @@ WRITES = {
     "offers/<uuid:offer_id>": "offers:write",
     "offers/<uuid:offer_id>/pause": "offers:write",
     "offers/<uuid:offer_id>/resume": "offers:write",
+    "offers/<uuid:offer_id>/sla": "offers:write",
     "offers/<uuid:offer_id>/withdraw": "offers:write",
     "quotas/requests": "bids:write",
     "quotas/requests/<uuid:request_id>/take-up": "bids:write",

@@ -184,7 +184,7 @@ def test_a_wallet_runs_dry_is_warned_pauses_is_topped_up_and_goes_on(dry: Dry) -
     wait = MoneyWaitRow.objects.get()
     assert (wait.needs_nanos, wait.lease_id) == (2 * UNIT, dry.lease.lease_id)
     assert go_on_where_there_is_money(dry.store, now=ends_at) == 0
-    [waiting] = consumer.get("/api/v1/money-waits").json()["results"]
+    [waiting] = consumer.get("/api/v1/money-waits").json()["data"]
     assert (waiting["needs"], waiting["missing"]) == ("2.00", "1.00")
     assert "Top up $1.00 to let it go on." in shown(consumer, f"/bids/{dry.bid_id}")
     assert "Work that waits for money" in shown(finance, "/finance")
@@ -216,5 +216,5 @@ def test_nobody_sees_what_waits_at_others(dry: Dry) -> None:
     dry.end()
 
     assert MoneyWaitRow.objects.exists()
-    assert stranger.get("/api/v1/money-waits").json()["results"] == []
+    assert stranger.get("/api/v1/money-waits").json()["data"] == []
     assert stranger.get(f"/api/v1/accounts/{dry.account_id}/forecast").status_code == 404

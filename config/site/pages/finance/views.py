@@ -40,6 +40,7 @@ KINDS = {
     "usage": "Use of GPUs",
     "funds": "Added",
     "compensation": "Paid for reclaims",
+    "sla-credit": "Credited for missed promises",
     "storage": "Storage of volumes",
     "cost": "Rented capacity",
     "rounding": "Rounding of invoices",

@@ -31,6 +31,7 @@ from config.site.pages.leases.facts import (
 from config.site.pages.leases.files import files_of
 from config.site.pages.leases.idle import idle_of
 from config.site.pages.leases.outcome import outcome_of
+from config.site.pages.leases.promises import sla_of_lease
 from config.site.pages.leases.timeline import saved_at, steps_of
 from config.site.pages.leases.usage import axis_of_lease, corrections_of, use_of
 from config.site.parts.again import again_at
@@ -369,6 +370,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "undisturbed_until": undisturbed_until_of(row),
         "paused_from": paused_from_of(actor, row),
         "work": work_of(row, now),
+        "sla": sla_of_lease(row),
         "connect": connect_of(actor, row),
         "idle": idle_of(actor, row, now),
     }

@@ -14,14 +14,17 @@ from django.views.decorators.http import require_http_methods, require_safe
 from config.site.forms.answers import done, meta_of, page
 from config.site.pages.offers.card_forms import ways_of
 from config.site.pages.offers.form import ISOLATIONS, RepriceForm
+from config.site.pages.offers.sla_form import SlaForm
 from config.site.pages.offers.terms_form import TermsForm
 from config.site.parts.paging import part_of
+from config.site.parts.promised import promised_of
 from ledger.access.visits import actor_of
 from ledger.domain.ids import OfferId
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore import default_store
 from listings import commands, queries
+from listings.commands.promising import set_offer_sla
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.events import Gpu
 from listings.models import OfferRow
@@ -36,6 +39,7 @@ SAID = {
     "withdraw": "Withdrawn.",
     "reprice": "The new floor price applies to future leases.",
     "terms": "The new terms apply to future leases.",
+    "sla": "The promise applies to future leases.",
 }
 HOLDING = ("scheduled", "starting", "active", "reclaiming", "ending")
 
@@ -74,6 +78,9 @@ def change(request: HttpRequest, offer_id: UUID) -> HttpResponse:
         return _show(request, offer_id, form=form)
     if verb == "terms" and not terms.is_valid():
         return _show(request, offer_id, terms=terms)
+    sla = SlaForm(request.POST)
+    if verb == "sla" and not sla.is_valid():
+        return _show(request, offer_id, sla=sla)
     store, offer, by, now = default_store(), OfferId(offer_id), meta_of(actor), timezone.now()
     try:
         match verb:
@@ -92,11 +99,16 @@ def change(request: HttpRequest, offer_id: UUID) -> HttpResponse:
                 position = commands.change_offer(
                     store, offer_id=offer, terms=terms.change(), by=by, now=now
                 )
+            case "sla":
+                position = set_offer_sla(
+                    store, offer_id=offer, terms=sla.promised(), by=by, now=now
+                )
             case _:
                 return HttpResponseBadRequest("unknown button")
     except Refusal as refusal:
         asked = terms if verb == "terms" else None
-        return _show(request, offer_id, refusal=refusal, terms=asked)
+        promise = sla if verb == "sla" else None
+        return _show(request, offer_id, refusal=refusal, terms=asked, sla=promise)
     return done(request, f"/offers/{offer_id}", position, SAID[verb])
 
 
@@ -107,6 +119,7 @@ def _show(
     refusal: Refusal | None = None,
     form: RepriceForm | None = None,
     terms: TermsForm | None = None,
+    sla: SlaForm | None = None,
 ) -> HttpResponse:
     actor = actor_of(request)
     row = queries.offer(actor, offer_id)
@@ -120,6 +133,8 @@ def _show(
         "form": form
         or RepriceForm(initial={"floor": queries.floor_of(row)}, currency=row.currency),
         "terms": terms or TermsForm.of(row),
+        "sla": sla or SlaForm.of(row),
+        "promised": promised_of(row.sla),
         "open": row.state in queries.OPEN,
         "actions": queries.actions_of(actor, row, now=now),
         "leases": leases(actor, states=HOLDING).filter(gpu_uuids__overlap=row.gpu_uuids)[:LIST_MAX],
@@ -135,7 +150,7 @@ def _show(
         "chosen": row.chosen,
         "form_min": timedelta(seconds=(row.by_demand or {}).get("form_min_seconds", 0)),
     }
-    invalid = any(asked is not None and asked.errors for asked in (form, terms))
+    invalid = any(asked is not None and asked.errors for asked in (form, terms, sla))
     return page(request, "pages/offer.html", context, refusal=refusal, invalid=invalid)
 
 
