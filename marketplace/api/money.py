@@ -20,7 +20,7 @@ from marketplace.queries.depletion import forecast_of
 WAITS_MAX = 1_000
 
 
-class ForecastShape(serializers.Serializer[Any]):
+class AccountForecastShape(serializers.Serializer[Any]):
     """How an account stands, and how long it lasts.
 
     there: what could be set aside when money last came in, or its limit was set. left: now; null:
@@ -62,13 +62,13 @@ class AccountForecast(Endpoint):
     scopes = {"GET": "billing:read"}
     reads = ("ledger.money", "marketplace.leases", "marketplace.bids")
 
-    @extend_schema(responses=ForecastShape)
+    @extend_schema(responses=AccountForecastShape)
     def get(self, request: Request, account_id: UUID) -> Response:
         """Show what is left of an account, what runs on it, and how long it lasts."""
         found = forecast_of(self.actor, AccountId(account_id), now=timezone.now())
         if found is None:
             raise AccountCannotPay()
-        return Response(ForecastShape(found).data)
+        return Response(AccountForecastShape(found).data)
 
 
 class MoneyWaits(Endpoint):
