@@ -28,6 +28,8 @@ def category_of(kind: EntryKind) -> LineCategory | None:
             return "storage"
         case "compensation":
             return "compensation"
+        case "sla-credit":
+            return "credit"
         case "funds" | "cost" | "rounding" | "tax" | "credit":
             return None
         case "payout" | "payout-paid" | "payout-back":

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ledger.domain import journal
 from ledger.domain.account_ids import earnings_account
-from ledger.domain.events import CompensationPaid, UsageCaptured
+from ledger.domain.events import CompensationPaid, SlaCredited, UsageCaptured
 from ledger.domain.ids import TenantId
 from ledger.models import AccountRow, EarningRow, PayeeRow
 from ledger.rows import Rows
@@ -64,7 +64,7 @@ def _owners(entry: journal.EntryEvent) -> list[TenantId]:
     match entry:
         case UsageCaptured():
             return [use.owner_id for use in entry.owners]
-        case CompensationPaid():
+        case CompensationPaid() | SlaCredited():
             return [entry.owner_id]
         case _:
             return []
