@@ -198,14 +198,18 @@ def test_a_wallet_runs_dry_is_warned_pauses_is_topped_up_and_goes_on(dry: Dry) -
     assert BidRow.objects.get(bid_id=next_id(dry.bid_id)).resumes_lease_id == dry.lease.lease_id
     assert not MoneyWaitRow.objects.exists()
 
-    [used, lasts, step, waits, on] = titles()
-    assert {used, lasts} == {
+    told_by_then = titles()
+    wanted = [
         "Language models: 95 % is charged or set aside",
         f"Language models lasts until {ends_at + HOUR / 2:%Y-%m-%d %H:%M} UTC",
-    }
-    assert step == f"A lease has no money to go on after {ends_at:%Y-%m-%d %H:%M} UTC"
-    assert waits == "Work waits for money: 2.00 USD"
-    assert on == "Work goes on that waited for money"
+        f"A lease has no money to go on after {ends_at:%Y-%m-%d %H:%M} UTC",
+        "Work waits for money: 2.00 USD",
+        "Work goes on that waited for money",
+    ]
+    # Others tell of leases that end, too.
+    told_of_money = [title for title in told_by_then if title in wanted]
+    assert set(told_of_money[:2]) == set(wanted[:2]), "at one moment, in any order"
+    assert told_of_money[2:] == wanted[2:]
 
 
 def test_nobody_sees_what_waits_at_others(dry: Dry) -> None:
