@@ -14,14 +14,16 @@ class SiteConfig(AppConfig):
         from django.conf import settings
 
         from config import checks  # noqa: F401  # registers itself
+        from config.money import build_payments
         from config.payout_terms import payout_debtor, payout_terms
         from config.security.work_keys import work_keys
         from config.wiring import CLOSING_CHECKS, build_storage, build_store, legs_compared
-        from ledger import closing, eventstore, paying, reconciling, vault
+        from ledger import closing, eventstore, paying, payments, reconciling, vault
         from marketplace import kernels, storage
 
         eventstore.install(lambda: build_store(settings.ENV))
         closing.install(CLOSING_CHECKS)
+        payments.install(lambda: build_payments(settings.ENV))
         paying.install(payout_terms(settings.ENV), payout_debtor(settings.ENV))
         reconciling.install(legs_compared(settings.ENV))
         storage.install(lambda: build_storage(settings.ENV, settings.HOME))

@@ -208,6 +208,13 @@ class Env:
     webhooks: str = "public"
     """Where webhooks may lead: `public`, to public addresses by https; `private`, also into this
     market's own network, by http too. Never to link-local addresses, where clouds keep keys."""
+    stripe_key: str = ""
+    """A secret or restricted key of Stripe, sk_… or rk_…, by which wallets are topped up with
+    cards. Empty: none are; wallets are topped up by hand, cost centres billed inside."""
+    stripe_webhook_secret: str = ""
+    """What Stripe signs its notices with, whsec_…: of the endpoint `/webhooks/stripe`."""
+    stripe_url: str = ""
+    """Another address for Stripe's API: a test server."""
     throttle_per_minute: int = 1_200
     """API requests a token may make in a minute."""
     request_bytes_max: int = 2_097_152
@@ -293,6 +300,8 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "storage": ("folder|s3", "folder or s3"),
     "storage_bucket": (r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]", "a bucket's name"),
     "storage_region": ("[a-z]+(-[a-z0-9]+)*", "a region's name, such as us-east-1"),
+    "stripe_key": (r"(sk|rk)_(live|test)_\w+", "a secret or restricted key, sk_… or rk_…"),
+    "stripe_webhook_secret": (r"whsec_\S+", "a signing secret, whsec_…"),
     "ec2_image_id": ("ami-[0-9a-f]{8,17}", "a machine image's id, ami- and 8 to 17 digits"),
     "ec2_region": ("[a-z]+(-[a-z]+)+-[0-9]{1,2}", "a region's name, such as us-east-1"),
 }
@@ -329,6 +338,7 @@ READERS: Mapping[str, Callable[[str], str]] = {
     "oidc_issuer_url": address.read_service_url,
     "ec2_endpoint_url": address.read_service_url,
     "storage_endpoint_url": address.read_service_url,
+    "stripe_url": address.read_service_url,
     "access_address": address.read_service_url,
     "work_domain": address.read_host,
     "host": lambda text: address.read_host(text).strip("[]"),
@@ -404,6 +414,10 @@ def _check_together(env: Env) -> None:
         raise SystemExit(f"{variable_of(given_one)} needs {variable_of(lacking_one)} beside it")
     if bool(env.mail_user) != bool(env.mail_password):
         given_one, lacking_one = ("mail_user", "mail_password")[:: 1 if env.mail_user else -1]
+        raise SystemExit(f"{variable_of(given_one)} needs {variable_of(lacking_one)} beside it")
+    if bool(env.stripe_key) != bool(env.stripe_webhook_secret):
+        pair = ("stripe_key", "stripe_webhook_secret")
+        given_one, lacking_one = pair if env.stripe_key else pair[::-1]
         raise SystemExit(f"{variable_of(given_one)} needs {variable_of(lacking_one)} beside it")
     if env.old_work_secret_key and not env.work_secret_key:
         raise SystemExit("OFFPEAK_OLD_WORK_SECRET_KEY needs OFFPEAK_WORK_SECRET_KEY beside it")

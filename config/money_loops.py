@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import marketplace.depleting
 import marketplace.loops
+from config.env import Env
+from config.money import paying_loops
 from config.processes.loops import Loop
 from ledger.carrying import carry_accounts_forward
 from ledger.closing import freeze_closed
@@ -11,7 +13,7 @@ from ledger.invoicing import see_to_invoices
 from ledger.paying import settle_due
 
 
-def money_loops() -> tuple[Loop, ...]:
+def money_loops(env: Env) -> tuple[Loop, ...]:
     """Return the loops that watch accounts and budgets, and keep the books."""
     return (
         Loop(
@@ -28,6 +30,7 @@ def money_loops() -> tuple[Loop, ...]:
         Loop("carried-accounts", 60.0, lambda store, now: carry_accounts_forward(store, now=now)),
         Loop("settlements", 30.0, lambda store, now: settle_due(store, now=now)),
         Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
+        *paying_loops(env),
         Loop("invoices", 15.0, lambda store, now: see_to_invoices(store, now=now)),
     )
 

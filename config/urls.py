@@ -14,6 +14,7 @@ from config.site.pages.urls import page_urls
 from config.site.parts.gallery import gallery
 from config.web import issuer
 from config.web.insiders import for_insiders, in_short
+from ledger.api import payment_notices
 from ledger.urls import api_urls as ledger_api
 from listings.urls import api_urls as listings_api
 from marketplace.urls import api_urls as marketplace_api
@@ -30,6 +31,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("accounts/", include("allauth.urls")),
     path("api/v1/", include(api_urls)),
     path("api/openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
+    path("webhooks/stripe", payment_notices.stripe),
     path("healthz", health.healthz),
     path("readyz", in_short(health.readyz)),
     path("metrics", for_insiders(health.metrics)),

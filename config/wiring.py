@@ -183,7 +183,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             gather_seconds=0.5,
         ),
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
-        *money_loops(),
+        *money_loops(env),
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
         Loop(
@@ -407,6 +407,9 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "closed-months",
         "deliveries",
         "settlements",
+        "payment-calls",
+        "payment-notices",
+        "automatic-top-ups",
         "invoices",
         "low-accounts",
         "old-blobs",

@@ -14,6 +14,7 @@ from ledger.api import (
     payouts,
     periods,
     tokens,
+    wallets,
     webhooks,
 )
 
@@ -45,6 +46,20 @@ api_urls: list[URLPattern] = [
     path("accounts/<uuid:account_id>/funds", accounts.Funds.as_view()),
     path("accounts/<uuid:account_id>/budget", accounts.AccountBudget.as_view()),
     path("accounts/<uuid:account_id>/holds", accounts.Holds.as_view()),
+    path("accounts/<uuid:account_id>/top-ups", wallets.TopUps.as_view()),
+    path("accounts/<uuid:account_id>/top-ups/<uuid:payment_id>", wallets.TopUpDetail.as_view()),
+    path("accounts/<uuid:account_id>/payment-methods", wallets.Methods.as_view()),
+    path("accounts/<uuid:account_id>/payment-methods/<str:method>", wallets.MethodDetail.as_view()),
+    path("accounts/<uuid:account_id>/automatic-top-up", wallets.AutomaticTopUp.as_view()),
+    path("accounts/<uuid:account_id>/refunds", wallets.Refunds.as_view()),
+    path(
+        "accounts/<uuid:account_id>/refunds/<uuid:refund_id>/approve",
+        wallets.RefundApproved.as_view(),
+    ),
+    path(
+        "accounts/<uuid:account_id>/refunds/<uuid:refund_id>/decline",
+        wallets.RefundDeclined.as_view(),
+    ),
     path("accounts/<uuid:account_id>/statement", money.Statement.as_view()),
     path("trial-balance", money.TrialBalance.as_view()),
     path("spend", money.SpendByCostCentre.as_view()),

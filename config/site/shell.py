@@ -65,6 +65,7 @@ NAVIGATION = (
             Place("Payouts", "/payouts", "out", _OWNER | _FINANCE),
             Place("Spend", "/spend", "lab"),
             Place("Budgets", "/budgets", "warn"),
+            Place("Wallet", "/wallet", "wallet", _FINANCE),
             Place("Finance", "/finance", "finance", _FINANCE),
         ),
     ),

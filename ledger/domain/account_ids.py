@@ -45,3 +45,8 @@ def burst_account(platform_id: TenantId, currency: str) -> AccountId:
 def transit_account(platform_id: TenantId, currency: str) -> AccountId:
     """Return the account that counts what is on its way to owners and not paid yet."""
     return AccountId(uuid5(platform_id, f"payouts:{currency}"))
+
+
+def processing_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account that counts what taking payments costs: below zero by what was paid."""
+    return AccountId(uuid5(platform_id, f"stripe-fees:{currency}"))

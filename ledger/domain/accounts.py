@@ -46,6 +46,7 @@ from ledger.domain.holds import (
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, TenantId
 from ledger.domain.money import NANOS_MAX, AmountTooLarge, CurrencyUnknown, Money
 from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
+from ledger.domain.return_events import ReturnEntry
 from ledger.domain.storage import Stored, stored_after
 
 EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid, CostRecorded)
@@ -149,7 +150,7 @@ class Account:
         return cls(**reopening.fields_of(carried, find))
 
     @classmethod
-    def evolve(cls, state: Account | None, event: AccountEvent, /) -> Account:
+    def evolve(cls, state: Account | None, event: AccountEvent | ReturnEntry, /) -> Account:
         """Return the account after `event`."""
         if isinstance(event, AccountOpened):
             assert state is None

@@ -32,6 +32,8 @@ def category_of(kind: EntryKind) -> LineCategory | None:
             return "credit"
         case "funds" | "cost" | "rounding" | "tax" | "credit":
             return None
+        case "refund" | "dispute" | "reversal" | "processing":
+            return None
         case "payout" | "payout-paid" | "payout-back":
             return None
         case _:

@@ -27,12 +27,22 @@ Role = Literal["owner", "operator", "consumer", "finance", "auditor"]
 """owner lists capacity; consumer bids; finance sees money; operator governs; auditor reads all."""
 
 AccountKind = Literal[
-    "prepaid", "chargeback", "earnings", "fees", "cash", "burst", "payouts", "rounding", "tax"
+    "prepaid",
+    "chargeback",
+    "earnings",
+    "fees",
+    "cash",
+    "burst",
+    "payouts",
+    "rounding",
+    "tax",
+    "stripe-fees",
 ]
 """prepaid: a wallet that must cover its holds. chargeback: an internal cost centre, with a budget
 or without. earnings: what an owner is owed. fees: the platform's share. cash: the outside world,
 the other side of top-ups. burst: what clouds cost. payouts: what is on its way to owners.
-rounding: what invoices were rounded by. tax: what is owed to the state."""
+rounding: what invoices were rounded by. tax: what is owed to the state. stripe-fees: what taking
+cards costs."""
 
 
 # --- parties: streams tenant-<tenant_id>, token-<token_id> -----------------------------------

@@ -22,6 +22,8 @@ OfferId = NewType("OfferId", UUID)
 BidId = NewType("BidId", UUID)
 LeaseId = NewType("LeaseId", UUID)
 FolderId = NewType("FolderId", UUID)
+PaymentId = NewType("PaymentId", UUID)
+RefundId = NewType("RefundId", UUID)
 
 _new = object.__new__
 _set_number, _set_safety = vars(UUID)["int"].__set__, vars(UUID)["is_safe"].__set__

@@ -29,6 +29,13 @@ from ledger.domain.payout_events import (
     PayoutRequested,
     PayoutReturned,
 )
+from ledger.domain.return_events import (
+    EntryReversed,
+    FundsDisputed,
+    FundsReturned,
+    ProcessingFeePaid,
+    ReturnEntry,
+)
 from ledger.domain.span import Window
 
 EntryKind = Literal[
@@ -44,6 +51,10 @@ EntryKind = Literal[
     "rounding",
     "tax",
     "credit",
+    "refund",
+    "dispute",
+    "reversal",
+    "processing",
 ]
 InvoiceEntry = InvoiceRounded | TaxCharged | InvoiceCredited
 EntryEvent = (
@@ -55,13 +66,28 @@ EntryEvent = (
     | SlaCredited
     | PayoutEntry
     | InvoiceEntry
+    | ReturnEntry
 )
 """The events that are journal entries: each carries postings that sum to zero."""
 ENTRY_KINDS = (
     *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged, SlaCredited),
     *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned),
     *(InvoiceRounded, TaxCharged, InvoiceCredited),
+    *(FundsReturned, FundsDisputed, EntryReversed, ProcessingFeePaid),
 )
+
+
+def return_kind(event: ReturnEntry) -> EntryKind:
+    """Return the word for an entry about money that goes back."""
+    match event:
+        case FundsReturned():
+            return "refund"
+        case FundsDisputed():
+            return "dispute"
+        case EntryReversed():
+            return "reversal"
+        case ProcessingFeePaid():
+            return "processing"
 
 
 def entry_kind(event: EntryEvent) -> EntryKind:
@@ -91,6 +117,8 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "tax"
         case InvoiceCredited():
             return "credit"
+        case FundsReturned() | FundsDisputed() | EntryReversed() | ProcessingFeePaid():
+            return return_kind(event)
 
 
 def usage_entry(lease_id: LeaseId, window: Window, correction: int = 0) -> EntryId:

@@ -22,6 +22,7 @@ ROOTS = {
     "payouts": "Liabilities:Payouts",
     "rounding": "Income:Rounding",
     "tax": "Liabilities:Tax",
+    "stripe-fees": "Expenses:Processing",
     "others": "Equity:Others",
     "": "Equity:Unopened",
 }

@@ -31,7 +31,7 @@ class Once:
 def once(kind: EntryKind) -> Once | None:
     """Return what a kind of entry is to who pays; None: no charge, or one with rows of its own."""
     match kind:
-        case "usage" | "storage" | "cost":
+        case "usage" | "storage" | "cost" | "processing":
             return None
         case "payout" | "payout-paid" | "payout-back":
             return None  # it moves what an owner earned; nobody pays for use by it
@@ -47,5 +47,11 @@ def once(kind: EntryKind) -> Once | None:
             return Once("Tax", "Tax on invoice {reference}")
         case "credit":
             return Once("Credit", "Credit note {reference}")
+        case "refund":
+            return Once("Credit", "Funds paid back: {reference}", is_payment=True)
+        case "dispute":
+            return Once("Adjustment", "Funds taken back by a bank: {reference}", is_payment=True)
+        case "reversal":
+            return Once("Adjustment", "Moved back: {reference}", is_payment=True)
         case _:
             assert_never(kind)

@@ -42,6 +42,18 @@ from ledger.models.payouts import (
 )
 from ledger.models.people import Person
 from ledger.models.requests import RequestKey, TokenBucket
+from ledger.models.wallet import (
+    PaymentCall,
+    PaymentMovement,
+    PaymentNotice,
+    PaymentReconciliation,
+    WalletDisputeRow,
+    WalletMethodRow,
+    WalletPaymentRow,
+    WalletRefundPartRow,
+    WalletRefundRow,
+    WalletRow,
+)
 
 __all__ = [
     "AccountRow",
@@ -68,6 +80,10 @@ __all__ = [
     "ParkedReaction",
     "PartyNameRow",
     "PayeeRow",
+    "PaymentCall",
+    "PaymentMovement",
+    "PaymentNotice",
+    "PaymentReconciliation",
     "PayoutRow",
     "PeriodRow",
     "Person",
@@ -81,5 +97,11 @@ __all__ = [
     "TokenRow",
     "TokenUse",
     "UsageChargeRow",
+    "WalletDisputeRow",
+    "WalletMethodRow",
+    "WalletPaymentRow",
+    "WalletRefundPartRow",
+    "WalletRefundRow",
+    "WalletRow",
     "WebhookRow",
 ]

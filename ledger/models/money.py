@@ -84,6 +84,7 @@ class AccountRow(models.Model):
     """An account as it stands.
 
     tenant_id is null and kind empty for an account that was posted to but not opened yet.
+    short_nanos: so much further below zero than it may be, since a payer's bank took money back.
     """
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
@@ -98,6 +99,7 @@ class AccountRow(models.Model):
     total_nanos = models.BigIntegerField()
     held_nanos = models.BigIntegerField()
     available_nanos = models.BigIntegerField()
+    short_nanos = models.BigIntegerField(default=0)
     opened_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -108,7 +110,7 @@ class AccountRow(models.Model):
             ),
             CheckConstraint(
                 condition=Q(overdraft_nanos__isnull=True)
-                | Q(overdraft_nanos__gte=Value(0) - F("available_nanos")),
+                | Q(overdraft_nanos__gte=Value(0) - F("available_nanos") - F("short_nanos")),
                 name="ledger_account_not_overdrawn",
             ),
         ]

@@ -41,6 +41,14 @@ from ledger.domain.payout_events import (
     PayoutReturned,
 )
 from ledger.domain.periods import read_period
+from ledger.domain.return_events import (
+    EntryReversed,
+    FundsDisputed,
+    FundsReturned,
+    ProcessingFeePaid,
+    ReturnEntry,
+)
+from ledger.domain.wallet_events import WalletEvent
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import (
@@ -54,7 +62,7 @@ from ledger.models import (
     StorageChargeRow,
     UsageChargeRow,
 )
-from ledger.projections import depletion, earnings, payouts, periods, sums
+from ledger.projections import depletion, earnings, payouts, periods, sums, wallets
 from ledger.rows import Rows
 
 AN_INSTANT = timedelta(microseconds=1)
@@ -114,6 +122,12 @@ def _project_beside(event: object, recorded: Recorded, rows: Rows) -> None:
             _owe(
                 rows, str(periods.counts_in(credited.at, rows)), PLATFORM_ID, payee, credited.money
             )
+        case event if isinstance(event, ReturnEntry):
+            if isinstance(event, FundsDisputed):
+                wallets.allow_short(event, rows)
+            _post(event, recorded, rows)
+        case event if isinstance(event, WalletEvent):
+            wallets.project_wallet(event, rows)
         case event if isinstance(event, PeriodEvent):
             periods.project_period(event, recorded, rows)
         case event if isinstance(event, WatchEvent):
@@ -155,6 +169,7 @@ def _account(rows: Rows, account_id: AccountId, currency: str) -> AccountRow:
             total_nanos=0,
             held_nanos=0,
             available_nanos=0,
+            short_nanos=0,
         )
         rows.add(found)
     return found
@@ -164,12 +179,14 @@ def _move(
     rows: Rows, account_id: AccountId, currency: str, *, total: int = 0, held: int = 0
 ) -> AccountRow:
     row = _account(rows, account_id, currency)
+    available = row.available_nanos + total - held
     return rows.change(
         AccountRow,
         account_id,
         total_nanos=row.total_nanos + total,
         held_nanos=row.held_nanos + held,
-        available_nanos=row.available_nanos + total - held,
+        available_nanos=available,
+        short_nanos=row.short_nanos and min(row.short_nanos, wallets.short(row, available)),
     )
 
 
@@ -347,6 +364,8 @@ def _reference(entry: journal.EntryEvent) -> str:
     match entry:
         case FundsAdded() | CostRecorded():
             return entry.reference
+        case FundsReturned() | FundsDisputed() | EntryReversed() | ProcessingFeePaid():
+            return entry.reference
         case UsageCaptured():
             return entry.item.sku
         case StorageCharged():
@@ -391,6 +410,7 @@ MONEY = Projection(
         *payouts.TABLES,
         *periods.TABLES,
         *depletion.TABLES,
+        *wallets.TABLES,
     ),
     is_bulk=True,
     on=names_of(
@@ -413,5 +433,6 @@ MONEY = Projection(
     )
     | payouts.ON
     | periods.ON
-    | depletion.ON,
+    | depletion.ON
+    | wallets.ON,
 )

@@ -86,6 +86,11 @@ def statement_lines(
     return rows.order_by(*NEWEST_FIRST)
 
 
+def newest_lines(actor: Actor, account_id: AccountId) -> QuerySet[PostingRow]:
+    """Return the postings of an account in all its months, newest first."""
+    return visible(actor, PostingRow).filter(account_id=account_id).order_by(*NEWEST_FIRST)
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """One page of a statement's lines. newer, older: what names the page before and after it."""

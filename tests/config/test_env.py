@@ -235,6 +235,8 @@ def test_every_field_has_a_variable_of_its_own() -> None:
     ("given", "lacking"),
     [
         ({"OFFPEAK_MAIL_HOST": "m.example"}, "OFFPEAK_MAIL_FROM"),
+        ({"OFFPEAK_STRIPE_KEY": "sk_test_1"}, "OFFPEAK_STRIPE_WEBHOOK_SECRET"),
+        ({"OFFPEAK_STRIPE_WEBHOOK_SECRET": "whsec_1"}, "OFFPEAK_STRIPE_KEY"),
         ({"OFFPEAK_MAIL_FROM": "a@m.example"}, "OFFPEAK_MAIL_HOST"),
         (
             {

@@ -59,7 +59,7 @@ SHELVES = (
     Shelf(
         "Finance",
         "Accounts, budgets, invoices and exports",
-        ("tutorial-finance", "finance", "budgets", "invoices", "payouts"),
+        ("tutorial-finance", "finance", "budgets", "invoices", "payouts", "payments"),
     ),
     Shelf(
         "Operators",

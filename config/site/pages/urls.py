@@ -33,6 +33,7 @@ from config.site.pages.policies import views as policies
 from config.site.pages.spending import budgets
 from config.site.pages.spending import views as spend
 from config.site.pages.volumes import views as volumes
+from config.site.pages.wallet import views as wallet
 from ledger.signin import demo_sign_in, switch_tenant
 
 page_urls: list[URLPattern] = [
@@ -133,6 +134,15 @@ page_urls: list[URLPattern] = [
     path("budgets/<uuid:budget_id>/end", budgets.end),
     path("budgets/<uuid:budget_id>/grant", budgets.grant),
     path("budgets/<uuid:budget_id>/grants/<uuid:grant_id>/decide", budgets.decide),
+    path("wallet", wallet.index),
+    path("wallet/<uuid:account_id>", wallet.one),
+    path("wallet/<uuid:account_id>/top-up", wallet.top_up),
+    path("wallet/<uuid:account_id>/automatic", wallet.automatic),
+    path("wallet/<uuid:account_id>/cards/remove", wallet.remove_method),
+    path("wallet/<uuid:account_id>/refund", wallet.refund),
+    path("wallet/refunds/<uuid:refund_id>", wallet.decide),
+    path("wallet/top-ups/<uuid:payment_id>", wallet.payment),
+    path("wallet/top-ups/<uuid:payment_id>/state", wallet.payment_state),
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from config.site.forms.answers import page
+from config.site.pages.finance.kinds import ACCOUNT_KINDS, KINDS
 from config.site.pages.finance.trial_balance import trial_of
 from config.site.parts.figures import amount_text, places_of
 from ledger import exports
@@ -36,32 +37,6 @@ LINES_MAX = 200
 LINES_SHOWN = 100
 """Lines of a statement on one page."""
 PERIODS_SHOWN = 6
-KINDS = {
-    "usage": "Use of GPUs",
-    "funds": "Added",
-    "compensation": "Paid for reclaims",
-    "sla-credit": "Credited for missed promises",
-    "storage": "Storage of volumes",
-    "cost": "Rented capacity",
-    "rounding": "Rounding of invoices",
-    "tax": "Tax",
-    "credit": "Credit notes",
-    "correction": "Corrections",
-    "payout": "Payouts",
-    "payout-paid": "Payouts that were paid",
-    "payout-back": "Payouts that came back",
-}
-ACCOUNT_KINDS = {
-    "prepaid": "a unit's money, added before it is used",
-    "chargeback": "what a unit used, billed inside its organisation",
-    "earnings": "what GPUs earned, not paid out yet",
-    "fees": "the platform's share",
-    "cash": "what was paid in from outside; it is below zero by what others have of it",
-    "burst": "what clouds cost",
-    "payouts": "what is on its way to owners",
-    "rounding": "what invoices in whole cents differ by from the ledger",
-    "tax": "what is owed to the state on invoices",
-}
 
 
 def _period(request: HttpRequest, now: datetime) -> Period:
