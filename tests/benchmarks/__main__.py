@@ -17,6 +17,7 @@ from collections.abc import Sequence
 NAMES = (
     "append",
     "accounts",
+    "postings",
     "replay",
     "lag",
     "bids",
