@@ -9,6 +9,7 @@ from config.money import paying_loops
 from config.processes.loops import Loop
 from ledger.carrying import carry_accounts_forward
 from ledger.closing import freeze_closed
+from ledger.disputing import decide_overdue
 from ledger.invoicing import see_to_invoices
 from ledger.paying import settle_due
 
@@ -27,6 +28,7 @@ def money_loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: marketplace.depleting.watch_accounts(store, now=now),
         ),
         _budgets(),
+        Loop("disputes", 60.0, lambda store, now: decide_overdue(store, now=now)),
         Loop("carried-accounts", 60.0, lambda store, now: carry_accounts_forward(store, now=now)),
         Loop("settlements", 30.0, lambda store, now: settle_due(store, now=now)),
         Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),

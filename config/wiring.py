@@ -404,6 +404,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "old-tokens",
         "old-keys",
         "carried-accounts",
+        "disputes",
         "closed-months",
         "deliveries",
         "settlements",

@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from ledger.api import (
     accounts,
+    disputes,
     invitations,
     invoices,
     money,
@@ -64,6 +65,10 @@ api_urls: list[URLPattern] = [
     path("trial-balance", money.TrialBalance.as_view()),
     path("spend", money.SpendByCostCentre.as_view()),
     path("debts", money.Debts.as_view()),
+    path("disputes", disputes.Disputes.as_view()),
+    path("disputes/<uuid:dispute_id>", disputes.DisputeDetail.as_view()),
+    path("disputes/<uuid:dispute_id>/uphold", disputes.Upheld.as_view()),
+    path("disputes/<uuid:dispute_id>/dismiss", disputes.Dismissed.as_view()),
     path("periods", periods.Periods.as_view()),
     path("periods/<str:period>", periods.PeriodDetail.as_view()),
     path("periods/<str:period>/soft-close", periods.SoftClose.as_view()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
 from ledger.models.depletion import AccountWatchRow
+from ledger.models.disputes import DisputeRow
 from ledger.models.invoices import (
     BillingDetailsRow,
     CreditNoteRow,
@@ -67,6 +68,7 @@ __all__ = [
     "CreditNoteRow",
     "DebtRow",
     "DeliveryRow",
+    "DisputeRow",
     "DocumentFile",
     "EarningRow",
     "HoldRow",

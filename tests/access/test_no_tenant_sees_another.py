@@ -66,6 +66,8 @@ PLATFORM_ONLY = {
     "POST periods/<str:period>/reopening",
     "POST periods/<str:period>/reopening/approve",
     "POST periods/<str:period>/reopening/decline",
+    "POST disputes/<uuid:dispute_id>/uphold",
+    "POST disputes/<uuid:dispute_id>/dismiss",
     "POST bank-files",
     "POST bank-files/<uuid:file_id>/content",
     "POST payees/<uuid:payee_id>/settle",
@@ -262,6 +264,13 @@ BODIES: Mapping[str, Body] = {
         "ends_at": _moment(hours=9),
     },
     "POST periods/<str:period>/reopening": lambda its, own: {"reason": "mine"},
+    "POST disputes": lambda its, own: {
+        "entry_id": str(its.ids["entry_id"]),
+        "used_millis": 0,
+        "reason": "mine",
+    },
+    "POST disputes/<uuid:dispute_id>/uphold": lambda its, own: {"reason": "mine"},
+    "POST disputes/<uuid:dispute_id>/dismiss": lambda its, own: {"reason": "mine"},
     "POST bank-files": lambda its, own: {"format": "csv", "currency": "USD"},
     "PUT payees/<uuid:payee_id>/schedule": lambda its, own: {"schedule": "monthly"},
     "POST payees/<uuid:payee_id>/bank-details": lambda its, own: {

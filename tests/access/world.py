@@ -19,13 +19,18 @@ from config.wiring import projections
 from ledger import commands, webhooks
 from ledger.access import Actor
 from ledger.domain import account_ids, tokens
+from ledger.domain.dispute_events import Contested, DisputeOpened
+from ledger.domain.disputes import dispute_of
 from ledger.domain.event import Event
 from ledger.domain.events import (
     AccountOpened,
     FundsAdded,
     HoldPlaced,
+    OwnerUse,
     Posting,
     StorageCharged,
+    UsageCaptured,
+    UsageItem,
 )
 from ledger.domain.ids import (
     AccountId,
@@ -152,6 +157,7 @@ def found(slug: str) -> Party:
     by = Meta(actor="user:founder", tenant_id=tenant_id_of(slug))
     _trade(party, title, by, now)
     _pay(party, by, now)
+    _contest(party, by, now)
     _burst(party, title, by, now)
     _limit(party, title, by, now)
     _govern(party, title, by, now)
@@ -276,6 +282,57 @@ def _account(
         by=by,
     )
     return account_id
+
+
+def _contest(party: Party, by: Meta, now: datetime) -> None:
+    """Let a charge on its account be contested, and another one that may be."""
+    account_id, hold_id = AccountId(party.ids["account_id"]), HoldId(uuid4())
+    tenant_id, lease_id = TenantId(party.ids["tenant_id"]), LeaseId(party.ids["lease_id"])
+    fees = account_ids.fee_account(PLATFORM_ID, "USD")
+    begins, money = now.replace(microsecond=0) - timedelta(hours=3), Money(10)
+    placed = HoldPlaced(
+        account_id=account_id, hold_id=hold_id, money=Money(UNITS), purpose="lease", at=now
+    )
+    charges = [
+        UsageCaptured(
+            account_id=account_id,
+            hold_id=hold_id,
+            entry_id=EntryId(uuid4()),
+            lease_id=lease_id,
+            window=Window(begins + hour, begins + hour + timedelta(hours=1)),
+            gpu_millis=3_600_000,
+            price=Rate(10),
+            fee_ppm=1_000_000,
+            owners=(OwnerUse(tenant_id, 3_600_000),),
+            item=UsageItem(),
+            charged=money,
+            fee=money,
+            cost_centre="",
+            postings=(Posting(account_id, -money.nanos), Posting(fees, money.nanos)),
+            at=now,
+        )
+        for hour in (timedelta(0), timedelta(hours=1))
+    ]
+    append(f"account-{account_id}", placed, *charges, by=by)
+    dispute_id = dispute_of(charges[0].entry_id)
+    opened = DisputeOpened(
+        dispute_id=dispute_id,
+        entry_id=charges[0].entry_id,
+        account_id=account_id,
+        tenant_id=tenant_id,
+        lease_id=lease_id,
+        window=charges[0].window,
+        charged_millis=3_600_000,
+        used_millis=0,
+        money=money,
+        contested=(Contested(fees, None, None, money),),
+        reason="stood still",
+        opened_by=UserId(party.ids["user_id"]),
+        decide_by=now + timedelta(days=14),
+        at=now,
+    )
+    append(f"dispute-{dispute_id}", opened, by=by)
+    party.ids |= {"dispute_id": dispute_id, "entry_id": charges[1].entry_id}
 
 
 def _pay(party: Party, by: Meta, now: datetime) -> None:

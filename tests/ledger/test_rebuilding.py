@@ -27,6 +27,7 @@ from config.wiring import projections
 from ledger import following, rebuilding
 from ledger.domain.closing_events import PeriodClosed
 from ledger.domain.depletion_events import AccountRunsOut
+from ledger.domain.dispute_events import DisputeOpened
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
 from ledger.domain.invoice_events import BillingDetailsSet, CreditNoteAsked, InvoiceIssued
@@ -165,6 +166,8 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"billing-{details.party_id}", details)
     issued = replace(example(InvoiceIssued), total_nanos=14)
     add(store, f"invoices-{PLATFORM_ID}", issued, example(CreditNoteAsked))
+    contested = example(DisputeOpened)
+    add(store, f"dispute-{contested.dispute_id}", contested)
     told = example(NoticeGiven)
     add(store, f"notice-{told.notice_id}", told)
     limit, granted = example(SpendingBudgetSet), example(SpendingGrantAsked)

@@ -1,0 +1,84 @@
+"""Disputes as one actor may see them, and the charges that may be contested."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from ledger.access import Actor, visible
+from ledger.domain.dispute_events import DisputeOpened
+from ledger.domain.disputes import Charge, ChargeUnknown, DisputeUnknown, dispute_of
+from ledger.domain.ids import AccountId, EntryId, LeaseId, TenantId, UserId
+from ledger.domain.money import Money
+from ledger.domain.span import Window
+from ledger.models import AccountRow, PostingRow, UsageChargeRow
+from ledger.models.disputes import DisputeRow
+
+
+def disputes(actor: Actor) -> QuerySet[DisputeRow]:
+    """Return the disputes that the actor's organisation is part of; all for the platform's."""
+    return DisputeRow.objects.all() if actor.has_platform_money else visible(actor, DisputeRow)
+
+
+def dispute(actor: Actor, dispute_id: UUID) -> DisputeRow:
+    """Return one. Raises: DisputeUnknown."""
+    found = disputes(actor).filter(pk=dispute_id).first()
+    if found is None:
+        raise DisputeUnknown(dispute_id=dispute_id)
+    return found
+
+
+def overdue_disputes(*, now: datetime, after: UUID | None, limit: int) -> list[UUID]:
+    """Return open disputes whose time to be decided is over, in order of id, behind one."""
+    rows = DisputeRow.objects.filter(state="open", decide_by__lte=now).order_by("pk")
+    if after is not None:
+        rows = rows.filter(pk__gt=after)
+    return list(rows.values_list("pk", flat=True)[:limit])
+
+
+def charge_to_contest(
+    actor: Actor, entry_id: UUID, *, used_millis: int, reason: str, user_id: UserId, now: datetime
+) -> Charge:
+    """Return a charge of the actor's own organisation, and who got what of it.
+
+    Raises: ChargeUnknown.
+    """
+    row = UsageChargeRow.objects.filter(pk=entry_id, tenant_id=actor.tenant_id).first()
+    if row is None:
+        raise ChargeUnknown(entry_id=entry_id)
+    lines = PostingRow.objects.filter(position=row.position, entry_id=entry_id, nanos__gt=0)
+    got = {line.account_id: line.nanos for line in lines.order_by("line_id")}
+    owners = {
+        account.pk: account.tenant_id
+        for account in AccountRow.objects.filter(pk__in=got, kind="earnings")
+    }
+    known = EntryId(entry_id)
+    return Charge(
+        terms=DisputeOpened(
+            dispute_id=dispute_of(known),
+            entry_id=known,
+            account_id=AccountId(row.account_id),
+            tenant_id=TenantId(row.tenant_id),
+            lease_id=LeaseId(row.lease_id),
+            window=Window(row.starts_at, row.ends_at),
+            charged_millis=row.gpu_millis,
+            used_millis=used_millis,
+            money=Money(0, row.currency),
+            contested=(),
+            reason=reason,
+            opened_by=user_id,
+            decide_by=now,
+            at=now,
+        ),
+        charged=Money(row.charged_nanos, row.currency),
+        parts=tuple(
+            (AccountId(account_id), _tenant(owners.get(account_id)), nanos)
+            for account_id, nanos in got.items()
+        ),
+    )
+
+
+def _tenant(tenant_id: UUID | None) -> TenantId | None:
+    return None if tenant_id is None else TenantId(tenant_id)
