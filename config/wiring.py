@@ -50,6 +50,7 @@ from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
 from ledger.paying import payouts_add_up
+from ledger.queries.payouts_add_up import files_and_bank, payouts_and_files
 from ledger.reacting import Reacting
 from ledger.rest.idempotency import forget_old_keys
 from ledger.turns import each_alone
@@ -84,7 +85,8 @@ CLOSING_CHECKS: tuple[Checking, ...] = (use_is_rated, use_is_charged, payouts_ad
 def legs_compared(env: Env) -> tuple[Comparing, ...]:
     """Return what `reconcile` compares besides the books themselves, in the order of the money."""
     kept = timedelta(days=env.samples_kept_days)
-    return (partial(samples_and_windows, kept=kept), windows_and_charges)
+    of_use = partial(samples_and_windows, kept=kept), windows_and_charges
+    return (*of_use, payouts_and_files, files_and_bank)
 
 
 log = structlog.get_logger()

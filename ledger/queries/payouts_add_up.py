@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
+from uuid import UUID
 
 from django.db.models import Count, Sum
 
 from ledger.domain.payees import PayoutState
-from ledger.models import AccountRow, BankFileRow, PayeeRow, PayoutRow
+from ledger.domain.periods import Period
+from ledger.domain.reconciling import Difference, Leg, Pair
+from ledger.models import AccountRow, BankFileRow, PayeeRow, PayoutRow, PostingRow
 
 UNDER_WAY: tuple[PayoutState, ...] = ("requested", "approved", "sent")
 FOUND_MAX = 100
@@ -46,3 +50,54 @@ def payouts_that_differ() -> list[str]:
             wrong.append(f"bank file {file.message_id} has not the payouts that are in it")
     wrong += [f"payouts are in file {file_id}, which there is not" for file_id in inside]
     return wrong[:FOUND_MAX]
+
+
+def payouts_and_files(period: Period, now: datetime) -> Leg:
+    """Compare the payouts that were requested in a month with what bank files have of them."""
+    within = period.window
+    asked, written = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    lines = PostingRow.objects.filter(
+        kind="payout", nanos__lt=0, at__gte=within.starts_at, at__lt=within.ends_at
+    )
+    for each in lines.values("account_id", "currency").annotate(sum=Sum("nanos")).order_by():
+        asked[_key(each["account_id"], each["currency"])] -= int(each["sum"])
+    differences = []
+    rows = PayoutRow.objects.filter(
+        requested_at__gte=within.starts_at, requested_at__lt=within.ends_at
+    )
+    for row in rows.order_by("requested_at", "payout_id"):
+        key = _key(row.account_id, row.currency)
+        if row.file_id is not None:
+            written[key] += row.nanos
+        elif row.state == "cancelled":
+            words = f"payout {row.payout_id} was cancelled: {row.reason}"
+            differences.append(Difference(*key, -row.nanos, "correction", words))
+        elif row.state in UNDER_WAY:
+            words = f"payout {row.payout_id} is {row.state}, and in no file yet"
+            differences.append(Difference(*key, -row.nanos, "in-flight", words))
+    pairs = [Pair(*key, asked[key], written[key]) for key in sorted({*asked, *written})]
+    return Leg("payouts-files", "Payouts and bank files", pairs, differences)
+
+
+def files_and_bank(period: Period, now: datetime) -> Leg:
+    """Compare the bank files that were written in a month with what the bank paid of them."""
+    within = period.window
+    pairs, differences = [], []
+    files = BankFileRow.objects.filter(at__gte=within.starts_at, at__lt=within.ends_at)
+    for file in files.order_by("number"):
+        key, paid = (file.message_id, f"{file.currency} nanos"), 0
+        for row in PayoutRow.objects.filter(file_id=file.file_id).order_by("payout_id"):
+            if row.state == "paid":
+                paid += row.nanos
+            elif row.state == "returned":
+                words = f"payout {row.payout_id} came back: {row.reason}"
+                differences.append(Difference(*key, -row.nanos, "correction", words))
+            elif row.state == "sent":
+                words = f"payout {row.payout_id} is at the bank"
+                differences.append(Difference(*key, -row.nanos, "in-flight", words))
+        pairs.append(Pair(*key, file.total_nanos, paid))
+    return Leg("files-bank", "Bank files and the bank", pairs, differences)
+
+
+def _key(account_id: UUID, currency: str) -> tuple[str, str]:
+    return str(account_id), f"{currency} nanos"

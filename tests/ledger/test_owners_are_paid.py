@@ -19,6 +19,7 @@ from ledger.domain.account_ids import earnings_account
 from ledger.domain.bank_files import Debtor
 from ledger.domain.ids import TenantId
 from ledger.domain.periods import Period
+from ledger.domain.reconciling import unexplained, with_the_rest
 from ledger.domain.settling import PayoutTerms
 from ledger.eventstore.postgres import PostgresStore
 from ledger.models import (
@@ -34,7 +35,11 @@ from ledger.models import (
 from ledger.projections.money import MONEY
 from ledger.queries import disagreements
 from ledger.queries import payouts as queries
-from ledger.queries.payouts_add_up import payouts_that_differ
+from ledger.queries.payouts_add_up import (
+    files_and_bank,
+    payouts_and_files,
+    payouts_that_differ,
+)
 from ledger.rebuilding import fingerprint, rebuild
 from tests.access.conftest import Caller, admit
 from tests.conftest import NOON, SOMEBODY
@@ -331,6 +336,33 @@ def test_what_does_not_add_up_is_found(
     PayeeRow.objects.filter(pk=row.account_id).update(earned_nanos=0)
     assert any("earnings" in each for each in payouts_that_differ())
     assert not paying.payouts_add_up(Period(2026, 1), NOON).passed
+
+
+def test_payouts_files_and_bank_are_compared_and_differences_have_reasons(
+    owner: Caller, joan: Caller, oscar: Caller, store: PostgresStore
+) -> None:
+    payout, _ = sent(owner, joan, oscar)
+    other = str(earnings_account(book.OTHER_OWNER, "USD"))
+    cancelled = done(joan, f"payees/{other}/settle", status=201)["payout_id"]
+    done(joan, f"payouts/{cancelled}/cancel", {"reason": "asked by mistake"})
+    waiting = done(joan, f"payees/{other}/settle", status=201)["payout_id"]
+    month = Period.of(PayoutRow.objects.get(pk=payout).requested_at)
+    now = month.window.ends_at
+
+    def found() -> list[list[str]]:
+        legs = (payouts_and_files(month, now), files_and_bank(month, now))
+        assert unexplained([with_the_rest(leg) for leg in legs]) == []
+        return [sorted(each.reason for each in leg.differences) for leg in legs]
+
+    assert found() == [["correction", "in-flight"], ["in-flight"]]
+    done(joan, f"payouts/{payout}/paid", {"reference": "TX-9", "paid_on": "2026-02-03"})
+    assert found() == [["correction", "in-flight"], []]
+    done(joan, f"payouts/{payout}/returned", {"reason": "account closed"})
+    assert found() == [["correction", "in-flight"], ["correction"]]
+
+    PayoutRow.objects.filter(pk=waiting).delete()
+    wrong = unexplained([with_the_rest(payouts_and_files(month, now))])
+    assert [each.subject for each in wrong] == [other]
 
 
 def test_the_last_bank_account_that_was_entered_is_the_one_that_waits(

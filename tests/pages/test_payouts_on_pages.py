@@ -121,6 +121,9 @@ def test_a_payout_goes_from_request_to_bank_by_two_people(world: World, earned: 
     page = html(owner.get(f"/payouts/{row.payout_id}").content)
     assert "Paid" in page and "Owed before" in page and "Mark as" not in page
     csv = owner.get(f"/payouts/{row.payout_id}/statement").content.decode()
+    answer = owner.get(f"/payouts/{row.payout_id}/paper")
+    assert answer.content.startswith(b"%PDF-")
+    assert owner.get(f"/payouts/{row.payout_id}/paper").content == answer.content
     assert "payout" in csv and "-19.000000000" in csv
 
 
@@ -152,3 +155,14 @@ def test_payouts_are_for_owners_and_finance_and_each_sees_its_own(
     assert world.member("cirrus", "finance").get(f"/payouts/{payout}").status_code == 404
     answer = world.member(OWNER, "finance").post(f"/payouts/{payout}/approve")
     assert answer.status_code == 403
+
+
+def test_a_long_statement_is_summed_up_on_the_page(
+    world: World, earned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earn(world)
+    joan = world.member(PLATFORM, "finance")
+    post(joan, world, f"/payouts/of/{earned}/settle")
+    monkeypatch.setattr("config.site.pages.payouts.one.LINES_SHOWN", 1)
+    page = html(joan.get(f"/payouts/{PayoutRow.objects.get().payout_id}").content)
+    assert "1 more lines" in page and "the CSV has them" in page

@@ -120,6 +120,7 @@ page_urls: list[URLPattern] = [
     path("payouts/of/<uuid:account_id>/details/<uuid:details_id>/withdraw", payouts.withdraw),
     path("payouts/<uuid:payout_id>", payout.one),
     path("payouts/<uuid:payout_id>/statement", payout.statement),
+    path("payouts/<uuid:payout_id>/paper", payout.paper),
     path("payouts/<uuid:payout_id>/approve", payout.approve),
     path("payouts/<uuid:payout_id>/cancel", payout.cancel),
     path("payouts/<uuid:payout_id>/paid", payout.paid),

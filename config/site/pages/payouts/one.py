@@ -25,9 +25,12 @@ from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.exports.payout_statements import lines as statement_csv
 from ledger.models import PayoutRow
+from ledger.papers import file_of_payout
 from ledger.queries import money, people
 from ledger.queries import payouts as queries
 
+LINES_SHOWN = 200
+"""Lines of a statement on the page; the CSV has all."""
 ROLES: tuple[Role, ...] = ("owner", "finance", "operator", "auditor")
 
 
@@ -50,13 +53,19 @@ def _show_one(
     row = queries.payout(actor, payout_id)
     lines = queries.statement_lines(row)
     amounts = [each.nanos for each in lines]
+    more = lines[LINES_SHOWN:]
     who = [*row.approved_by, *([row.requested_by] if row.requested_by else [])]
     names = people(who)
     today = timezone.now().date()
     context: dict[str, Any] = {
         "row": row,
         "owner": money.party_names({row.tenant_id}).get(row.tenant_id, ""),
-        "lines": [(KINDS.get(each.kind, each.kind.replace("-", " ")), each) for each in lines],
+        "lines": [
+            (KINDS.get(each.kind, each.kind.replace("-", " ")), each)
+            for each in lines[:LINES_SHOWN]
+        ],
+        "more": len(more),
+        "more_nanos": sum(each.nanos for each in more),
         "places": places_of(
             [*amounts, row.opening_nanos, row.closing_nanos, row.nanos], row.currency
         ),
@@ -81,6 +90,28 @@ def statement(request: HttpRequest, payout_id: UUID) -> HttpResponse:
     return HttpResponse(
         "".join(statement_csv(row, queries.statement_lines(row))),
         content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+@require_safe
+def paper(request: HttpRequest, payout_id: UUID) -> HttpResponse:
+    """Send a payout's statement as PDF."""
+    actor = actor_of(request)
+    actor.need(*ROLES)
+    row = queries.payout(actor, payout_id)
+    names = money.party_names({row.tenant_id, PLATFORM_ID})
+    data = file_of_payout(
+        row,
+        queries.statement_lines(row),
+        owner=names.get(row.tenant_id, ""),
+        payer=names.get(PLATFORM_ID, "Offpeak"),
+        words=KINDS,
+    )
+    name = f"payout-{row.period}-{row.payout_id}.pdf"
+    return HttpResponse(
+        data,
+        content_type="application/pdf",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
