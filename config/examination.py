@@ -27,6 +27,7 @@ from ledger.closing import exports_that_differ
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
+from ledger.invoicing import documents_that_differ
 from ledger.queries.money import disagreements
 from listings.domain.markets import read_markets
 from marketplace.domain.facts.close_reasons import REASONS
@@ -188,6 +189,8 @@ def _invariants() -> Iterator[Finding]:
     yield Finding("I2 I3 the books balance", not wrong, "; ".join(wrong[:5]))
     other = exports_that_differ()
     yield Finding("exports of closed months stand", not other, "; ".join(other[:5]))
+    papers = documents_that_differ()
+    yield Finding("files of invoices are what they were", not papers, "; ".join(papers[:5]))
     yield _none_found("I6 every lease closed with a reason", _WITHOUT_REASON, [sorted(REASONS)])
     now = datetime.now(UTC)
     left = uncharged_windows(now=now, older_than=OVERDUE_AFTER)

@@ -10,6 +10,7 @@ from config.processes.loops import Loop
 from ledger.carrying import carry_accounts_forward
 from ledger.closing import freeze_closed
 from ledger.disputing import decide_overdue
+from ledger.invoice_mail import mail_documents
 from ledger.invoicing import see_to_invoices
 from ledger.paying import settle_due
 
@@ -33,6 +34,7 @@ def money_loops(env: Env) -> tuple[Loop, ...]:
         Loop("settlements", 30.0, lambda store, now: settle_due(store, now=now)),
         Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
         *paying_loops(env),
+        Loop("invoice-mail", 120.0, lambda store, now: mail_documents(store, now=now)),
         Loop("invoices", 15.0, lambda store, now: see_to_invoices(store, now=now)),
     )
 

@@ -413,6 +413,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "payment-calls",
         "payment-notices",
         "automatic-top-ups",
+        "invoice-mail",
         "invoices",
         "low-accounts",
         "old-blobs",

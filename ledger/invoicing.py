@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -18,17 +19,20 @@ from ledger.commands.invoices import (
     post_credit_note,
     post_invoice,
 )
+from ledger.commands.notices import give_notice
 from ledger.composing import BILLED, compose
 from ledger.documents import RENDERER, pdf_of
 from ledger.documents.papers import credit_paper, invoice_paper
 from ledger.domain.accounts import PAYING_KINDS
-from ledger.domain.ids import AccountId, UserId
+from ledger.domain.ids import AccountId, TenantId, UserId
 from ledger.domain.invoice_events import CreditNoteIssued, InvoiceIssued
-from ledger.domain.invoices import InvoiceIssuedBefore, NothingToInvoice
-from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.invoices import InvoiceIssuedBefore, Invoices, NothingToInvoice
+from ledger.domain.money import Money
+from ledger.domain.notices import To
+from ledger.domain.parties import PLATFORM_ID, TenantUnknown
 from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Forbidden, Refusal
-from ledger.eventstore.port import EventStore, Meta, Position, Recorded
+from ledger.eventstore.port import EventStore, Meta, Position, Recorded, load
 from ledger.following import Policy, names_of, read_up_to
 from ledger.models import (
     AccountRow,
@@ -248,6 +252,69 @@ def post_when_document_issued(recorded: Recorded, store: EventStore) -> None:
             post_credit_note(store, note, by=by)
 
 
+def tell_when_document_issued(recorded: Recorded, store: EventStore) -> None:
+    """Tell who pays that there is an invoice, or a credit note, to look at."""
+    by = Meta.because(recorded, policy="tell-when-document-issued")
+    match recorded.event:
+        case InvoiceIssued() as invoice:
+            total = Money(invoice.total_nanos, invoice.currency)
+            _tell(
+                store,
+                invoice.tenant_id,
+                key=str(invoice.invoice_id),
+                title=f"{invoice.number} for {invoice.period}: {total}",
+                body=f"What {invoice.payer.name} used in {invoice.period} was invoiced.",
+                number=invoice.number,
+                by=by,
+                now=invoice.at,
+            )
+        case CreditNoteIssued() as note:
+            known = load(store, Invoices, note.issuer_id)
+            assert known is not None, "the note is one of them"
+            corrected = known.invoices[note.invoice_id]
+            total = Money(note.total_nanos, note.currency)
+            _tell(
+                store,
+                corrected.tenant_id,
+                key=str(note.credit_id),
+                title=f"{note.number}: {total} of {corrected.number} credited",
+                body=f"The amount is on the account. Reason: {note.reason}",
+                number=corrected.number,
+                by=by,
+                now=note.at,
+            )
+
+
+def _tell(
+    store: EventStore,
+    tenant_id: TenantId,
+    *,
+    key: str,
+    title: str,
+    body: str,
+    number: str,
+    by: Meta,
+    now: datetime,
+) -> None:
+    with suppress(TenantUnknown):  # nobody is there to be told
+        give_notice(
+            store,
+            to=To(tenant_id=tenant_id),
+            topic="invoice",
+            key=key,
+            title=title,
+            body=body,
+            link=f"/invoices/{number}",
+            by=by,
+            now=now,
+        )
+
+
+TELL_OF_DOCUMENTS = Policy(
+    name="ledger.tell-when-document-issued",
+    react=tell_when_document_issued,
+    on=names_of(InvoiceIssued, CreditNoteIssued),
+)
 POST_DOCUMENTS = Policy(
     name="ledger.post-when-document-issued",
     react=post_when_document_issued,

@@ -6,7 +6,7 @@ from ledger import commands
 from ledger.domain.events import TenantRegistered
 from ledger.eventstore.port import EventStore, Meta, Recorded
 from ledger.following import Policy, names_of
-from ledger.invoicing import POST_DOCUMENTS
+from ledger.invoicing import POST_DOCUMENTS, TELL_OF_DOCUMENTS
 
 
 def open_accounts_when_tenant_registered(recorded: Recorded, store: EventStore) -> None:
@@ -31,4 +31,5 @@ POLICIES: tuple[Policy, ...] = (
         on=names_of(TenantRegistered),
     ),
     POST_DOCUMENTS,
+    TELL_OF_DOCUMENTS,
 )

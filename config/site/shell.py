@@ -62,6 +62,7 @@ NAVIGATION = (
         "Business",
         (
             Place("Owner", "/owner", "owner", _OWNER),
+            Place("Invoices", "/invoices", "copy", _FINANCE),
             Place("Payouts", "/payouts", "out", _OWNER | _FINANCE),
             Place("Spend", "/spend", "lab"),
             Place("Budgets", "/budgets", "warn"),

@@ -38,6 +38,9 @@ REGULAR, BOLD = "DejaVuSans", "DejaVuSans-Bold"
 CHINESE, JAPANESE, KOREAN = "STSong-Light", "HeiseiMin-W3", "HYSMyeongJo-Medium"
 MISSING = "\N{WHITE SQUARE}"
 MARGIN = 18 * mm
+PADDING = 6
+"""What reportlab leaves free within a page's frame."""
+WIDTH = A4[0] - 2 * MARGIN - 2 * PADDING
 LINE_COLOUR, MUTED = colors.HexColor("#c8ccd2"), colors.HexColor("#5b6470")
 _SCRIPTS = (
     (0x3040, 0x30FF, JAPANESE),
@@ -73,8 +76,8 @@ def pdf_of(document: Document) -> bytes:
         canvas.saveState()
         canvas.setFillColor(MUTED)
         canvas.setFont(REGULAR, 7.5)
-        canvas.drawString(MARGIN, MARGIN, _shown(document.footer or document.title))
-        canvas.drawRightString(A4[0] - MARGIN, MARGIN, f"Page {canvas.getPageNumber()}")
+        canvas.drawString(MARGIN + PADDING, MARGIN, _shown(document.footer or document.title))
+        canvas.drawRightString(A4[0] - MARGIN - PADDING, MARGIN, f"Page {canvas.getPageNumber()}")
         canvas.restoreState()
 
     template.build(list(_story(document)), onFirstPage=foot, onLaterPages=foot)
@@ -104,7 +107,7 @@ def _style(*, size: float = 9, bold: bool = False, right: bool = False, muted: b
 def _story(document: Document) -> Iterator[Any]:
     yield Paragraph(_marked(document.title), _style(size=17, bold=True))
     yield Spacer(0, 7 * mm)
-    width = A4[0] - 2 * MARGIN
+    width = WIDTH
     facts = [
         [Paragraph(_marked(name), _style(muted=True)), Paragraph(_marked(said), _style())]
         for name, said in document.facts

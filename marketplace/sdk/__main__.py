@@ -17,6 +17,7 @@ from . import (
     ending,
     files,
     hosts,
+    invoices,
     leases,
     logs,
     market,
@@ -131,6 +132,7 @@ app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(accounts.funds, name="funds")
 app.add_typer(accounts.credit_limits, name="credit-limits")
 app.add_typer(spending.app, name="budgets")
+app.add_typer(invoices.app, name="invoices")
 
 
 def _version(wanted: bool) -> None:

@@ -12,6 +12,8 @@ from config.site.pages.fairness import views as fairness
 from config.site.pages.finance import burst, months
 from config.site.pages.finance import views as finance
 from config.site.pages.folders import views as folders
+from config.site.pages.invoices import details as billing_details
+from config.site.pages.invoices import views as invoices
 from config.site.pages.lab import views as lab
 from config.site.pages.leases import idle
 from config.site.pages.leases import views as leases
@@ -144,6 +146,15 @@ page_urls: list[URLPattern] = [
     path("wallet/refunds/<uuid:refund_id>", wallet.decide),
     path("wallet/top-ups/<uuid:payment_id>", wallet.payment),
     path("wallet/top-ups/<uuid:payment_id>/state", wallet.payment_state),
+    path("invoices", invoices.index),
+    path("invoices/issue", invoices.issue),
+    path("invoices/billing-details", billing_details.index),
+    path("invoices/credit-notes/<uuid:credit_id>/pdf", invoices.note_file),
+    path("invoices/credit-notes/<uuid:credit_id>/approve", invoices.approve),
+    path("invoices/credit-notes/<uuid:credit_id>/decline", invoices.decline),
+    path("invoices/<str:number>", invoices.one),
+    path("invoices/<str:number>/pdf", invoices.file),
+    path("invoices/<str:number>/credit", invoices.credit),
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),

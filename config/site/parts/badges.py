@@ -51,6 +51,7 @@ _LOOKS: dict[str, Look] = {
     "succeeded": Look("Came in", "good", "dot"),
     "won": Look("Won", "good", "dot"),
     "soft-closed": Look("Soft-closed", "warn", "half"),
+    "issued": Look("Issued", "good", "dot"),
     "requested": Look("Requested", "warn", "ring"),
     "sent": Look("At the bank", "busy", "half"),
     "paid": Look("Paid", "good", "dot"),

@@ -1,0 +1,81 @@
+"""`offpeak invoices`: months as documents, and to issue and credit them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .forms import money
+from .session import session_of
+
+app = typer.Typer(help="Invoices, receipts and credit notes.", no_args_is_help=True)
+
+INVOICES = (
+    ("number", "number"),
+    ("kind", "kind"),
+    ("period", "month"),
+    ("total", "total", money),
+    ("credited", "credited", money),
+    ("issued_at", "issued"),
+)
+LINES = (
+    ("line_id", "line"),
+    ("title", "item"),
+    ("quantity", "quantity"),
+    ("unit", "unit"),
+    ("amount", "amount"),
+    ("exact", "exactly"),
+)
+REFUSED = (("title", "account"), ("message", "not invoiced"))
+Number = Annotated[str, typer.Argument(help="of the invoice, such as INV-2026-0001")]
+
+
+@app.command("list")
+def list_invoices(
+    context: typer.Context,
+    period: Annotated[str | None, typer.Option(help="only of a month such as 2026-11")] = None,
+) -> None:
+    """List invoices, those of the newest month first."""
+    session = session_of(context)
+    asked: dict[str, Any] = {} if period is None else {"period": period}
+    session.printer.table(session.client.all("invoices", **asked), INVOICES, empty="No invoices.")
+
+
+@app.command("show")
+def show(context: typer.Context, number: Number) -> None:
+    """Show the lines of an invoice."""
+    session = session_of(context)
+    lines = session.client.get(f"invoices/{number}")["lines"]
+    session.printer.table(lines, LINES, empty="No lines.")
+
+
+@app.command("pdf")
+def pdf(
+    context: typer.Context,
+    number: Number,
+    to: Annotated[Path | None, typer.Option(help="file; NUMBER.pdf otherwise")] = None,
+) -> None:
+    """Download an invoice as PDF."""
+    session = session_of(context)
+    target = to or Path(f"{number}.pdf")
+    draft = target.with_name(f".{target.name}.part")
+    with draft.open("wb") as file:
+        for part in session.client.download(f"invoices/{number}/pdf"):
+            file.write(part)
+    draft.rename(target)
+    session.printer.say(f"Wrote {target}.")
+
+
+@app.command("issue")
+def issue(
+    context: typer.Context,
+    period: Annotated[str, typer.Argument(help="a month such as 2026-11, at least soft-closed")],
+) -> None:
+    """Issue the invoices of a month; for the platform's finance."""
+    session = session_of(context)
+    said = session.client.post("invoices", {"period": period})
+    session.printer.say(f"{len(said['issued'])} issued, {said['left']} left.")
+    if said["refused"]:
+        session.printer.table(said["refused"], REFUSED, empty="")

@@ -1,0 +1,146 @@
+"""Invoices on pages: issued by finance, read by who pays, credited by two people."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from ledger import commands
+from ledger.commands import closing
+from ledger.domain.ids import HoldId, LeaseId, UserId
+from ledger.domain.money import Money, Rate
+from ledger.domain.periods import Period
+from ledger.domain.span import Window
+from ledger.models import CreditNoteRow, InboxRow, InvoiceRow
+from tests.pages.reading import html
+from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def invoiced(world: World) -> World:
+    """Return a month that is soft-closed, in which the consumer's unit used an hour."""
+    period = Period.of(world.now.replace(day=1) - timedelta(days=1))
+    hold_id = HoldId(uuid4())
+    start = period.window.starts_at
+    commands.place_hold(
+        world.store,
+        account_id=world.account_id,
+        hold_id=hold_id,
+        money=Money(10_000_000_000),
+        purpose="bid:1",
+        by=BY,
+        now=start,
+    )
+    commands.capture_usage(
+        world.store,
+        account_id=world.account_id,
+        hold_id=hold_id,
+        lease_id=LeaseId(uuid4()),
+        window=Window(start, start + timedelta(hours=1)),
+        gpu_millis=3_600_000,
+        price=Rate(1_730_000_001),
+        fee_ppm=80_000,
+        owner_millis=((world.tenant(OWNER), 3_600_000),),
+        platform_id=world.tenant(PLATFORM),
+        cost_centre="CI-2100",
+        by=BY,
+        now=start + timedelta(hours=2),
+    )
+    closing.soft_close_period(world.store, period, user_id=UserId(uuid4()), by=BY, now=world.now)
+    world.settle()
+    return world
+
+
+def post(client: Client, world: World, path: str, **form: str) -> str:
+    answer = client.post(f"/invoices/{path}", form, follow=False)
+    world.settle()
+    if answer.status_code == 302:
+        answer = client.get(answer["Location"])
+    return html(answer.content)
+
+
+def issue(client: Client, world: World) -> str:
+    period = Period.of(world.now.replace(day=1) - timedelta(days=1))
+    return post(client, world, "issue", period=str(period))
+
+
+def test_finance_issues_a_month_and_the_payer_reads_it(invoiced: World) -> None:
+    joan, grace = invoiced.member(PLATFORM, "finance"), invoiced.member(CONSUMER, "finance")
+    assert "To be issued" in html(joan.get("/invoices").content)
+    assert "No invoices yet" in html(grace.get("/invoices").content)
+
+    assert "1 issued for" in issue(joan, invoiced)
+
+    row = InvoiceRow.objects.get()
+    assert row.number.startswith("REC-")
+    assert "To be issued" not in html(joan.get("/invoices").content)
+    assert row.number in html(grace.get("/invoices").content)
+    page = html(grace.get(f"/invoices/{row.number}").content)
+    assert "$1.73" in page and "$1.730000001" in page and "1.000 GPU-hours" in page
+    assert "Credit it" not in page
+    file = grace.get(f"/invoices/{row.number}/pdf")
+    assert file["Content-Type"] == "application/pdf" and file.content.startswith(b"%PDF-")
+
+
+def test_a_credit_note_is_asked_for_by_one_and_issued_by_another(invoiced: World) -> None:
+    joan, oscar = invoiced.member(PLATFORM, "finance"), invoiced.member(PLATFORM, "operator")
+    issue(joan, invoiced)
+    number = InvoiceRow.objects.get().number
+
+    assert "This field is required" in post(joan, invoiced, f"{number}/credit", reason="")
+    form = {"reason": "ours to bear", "amount-001": "2.00"}
+    assert "more than is left" in post(joan, invoiced, f"{number}/credit", **form)
+    form["amount-001"] = "1e3"
+    assert "plain decimal number" in post(joan, invoiced, f"{number}/credit", **form)
+    form["amount-001"] = "0.73"
+    assert "Asked. Somebody else" in post(joan, invoiced, f"{number}/credit", **form)
+    note = CreditNoteRow.objects.get()
+    assert "Somebody else has to approve it" in html(joan.get("/invoices").content)
+    step = f"credit-notes/{note.pk}"
+    assert "cannot approve it as well" in post(joan, invoiced, f"{step}/approve")
+
+    page = post(oscar, invoiced, f"{step}/approve")
+
+    assert "The credit note is issued" in page and "CN-" in page
+    shown = html(joan.get(f"/invoices/{number}").content)
+    assert "Credited" in shown and "$1.00" in shown
+    grace = invoiced.member(CONSUMER, "finance")
+    assert grace.get(f"/invoices/{step}/pdf").content.startswith(b"%PDF-")
+
+
+def test_nobody_else_issues_or_credits_and_strangers_read_nothing(invoiced: World) -> None:
+    issue(invoiced.member(PLATFORM, "finance"), invoiced)
+    number = InvoiceRow.objects.get().number
+    grace = invoiced.member(CONSUMER, "finance")
+
+    assert grace.post("/invoices/issue", {"period": "2026-01"}).status_code == 403
+    assert grace.post(f"/invoices/{number}/credit", {"reason": "x"}).status_code == 403
+    assert invoiced.member(OWNER, "finance").get(f"/invoices/{number}").status_code == 404
+    assert invoiced.member(CONSUMER, "consumer").get("/invoices").status_code == 403
+
+
+def test_an_organisation_says_how_it_is_named(invoiced: World) -> None:
+    grace = invoiced.member(CONSUMER, "finance")
+    assert "Days until" not in html(grace.get("/invoices/billing-details").content)
+
+    form = {"name": "Cirrus SARL", "address": "1 rue\n\nParis", "country": "fr"}
+    page = post(grace, invoiced, "billing-details", **form, vat_id="nonsense!")
+    assert "A VAT id is the two letters" in page
+    page = post(grace, invoiced, "billing-details", **form, vat_id="FR 12345678901")
+    assert "Saved, for invoices from now on." in page and "FR12345678901" in page
+
+    joan = invoiced.member(PLATFORM, "finance")
+    assert "Days until" in html(joan.get("/invoices/billing-details").content)
+    form |= {"scheme": "eu-vat", "due_days": "14", "country": "DE"}
+    assert "Saved" in post(joan, invoiced, "billing-details", **form, issues_by_itself="on")
+    issue(joan, invoiced)
+    row = InvoiceRow.objects.get()
+    assert (row.payer["name"], row.taxes[0]["code"]) == ("Cirrus SARL", "reverse")
+    assert "Reverse charge" in html(grace.get(f"/invoices/{row.number}").content)
+    told = InboxRow.objects.get(topic="invoice")
+    assert row.number in told.title and told.link == f"/invoices/{row.number}"
