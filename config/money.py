@@ -5,7 +5,7 @@ from __future__ import annotations
 from config.address import address_on_this_machine
 from config.env import Env
 from config.processes.loops import Loop
-from ledger.funding import automatic, inbox, outbox
+from ledger.funding import automatic, inbox, outbox, reconciling
 from ledger.payments.port import Payments
 
 GATHER_SECONDS = 0.25
@@ -32,5 +32,10 @@ def paying_loops(env: Env) -> tuple[Loop, ...]:
             gather_seconds=GATHER_SECONDS,
         ),
         Loop("payment-notices", 1.0, lambda store, now: inbox.run_once(store, now=now)),
+        Loop(
+            "payment-reconciliation",
+            3_600.0,
+            lambda store, now: reconciling.run_once(store, now=now),
+        ),
         Loop("automatic-top-ups", 15.0, lambda store, now: automatic.run_once(store, now=now)),
     )

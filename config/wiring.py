@@ -49,6 +49,7 @@ from ledger.domain.reconciling import Comparing
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
+from ledger.funding.reconciling import stripe_is_reconciled
 from ledger.paying import payouts_add_up
 from ledger.queries.payouts_add_up import files_and_bank, payouts_and_files
 from ledger.reacting import Reacting
@@ -78,7 +79,12 @@ BULK_GATHER_SECONDS = 0.25
 WATCHED_FOR = timedelta(hours=1)
 """How far back an outage of the market matters to whether a host is silent."""
 
-CLOSING_CHECKS: tuple[Checking, ...] = (use_is_rated, use_is_charged, payouts_add_up)
+CLOSING_CHECKS: tuple[Checking, ...] = (
+    use_is_rated,
+    use_is_charged,
+    payouts_add_up,
+    stripe_is_reconciled,
+)
 """What is looked at before a month is closed, besides the books themselves."""
 
 
@@ -411,6 +417,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "deliveries",
         "settlements",
         "payment-calls",
+        "payment-reconciliation",
         "payment-notices",
         "automatic-top-ups",
         "invoice-mail",

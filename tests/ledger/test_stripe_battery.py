@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -18,12 +18,20 @@ from ledger import payments
 from ledger.commands import wallet as commands
 from ledger.domain.accounts import FundsInsufficient
 from ledger.domain.ids import HoldId, PaymentId, SubscriberId
+from ledger.domain.periods import Period
 from ledger.domain.refunds import NothingToRefundTo, OwnRefund
 from ledger.domain.returns import NotUnused
 from ledger.domain.top_ups import MethodUnknown
 from ledger.eventstore.memory import MemoryStore
-from ledger.funding import inbox, tries
-from ledger.models import JournalEntryRow, PaymentCall, PaymentNotice, WalletRefundRow, WalletRow
+from ledger.funding import inbox, reconciling, tries
+from ledger.models import (
+    JournalEntryRow,
+    PaymentCall,
+    PaymentNotice,
+    PaymentReconciliation,
+    WalletRefundRow,
+    WalletRow,
+)
 from ledger.payments.port import NoticeForged
 from tests.conftest import SOMEBODY
 from tests.ledger import ledgerbook as book
@@ -560,3 +568,55 @@ def test_asking_again_under_the_same_id_is_the_same_top_up(desk: Desk) -> None:
             by=SOMEBODY,
             now=desk.now,
         )
+
+
+# --- compared with Stripe -------------------------------------------------------------------------
+
+
+def compare(desk: Desk) -> list[str]:
+    """Compare as the loop does, a while later than all that happened."""
+    now = datetime.now(UTC) + timedelta(seconds=2)
+    desk.follow()
+    reconciling.run_once(desk.store, now=now)
+    desk.follow()
+    found = PaymentReconciliation.objects.order_by("-pk")[0].differences
+    return sorted(each["kind"] for each in found)
+
+
+def test_what_both_sides_have_is_no_difference_and_fees_are_entries(desk: Desk) -> None:
+    desk.paid(50)
+    desk.approve(desk.refund(20))
+    desk.call()
+    desk.double.dispute(desk.double.all_of("payment_intent")[0]["id"], 1000)
+    desk.hear()
+
+    assert compare(desk) == [] and compare(desk) == []
+    fees = JournalEntryRow.objects.filter(kind="processing")
+    assert sorted(max(row.nanos) for row in fees) == [1_750_000_000, 15_000_000_000]
+
+
+def test_what_a_lost_notice_missed_is_put_on_the_books(desk: Desk) -> None:
+    payment_id = desk.ask(50)
+    desk.call()
+    desk.double.pay(desk.row(payment_id).reference)
+
+    assert compare(desk) == ["late"]
+    assert desk.total == usd(50)
+    assert compare(desk) == []
+
+
+def test_what_only_one_side_has_and_other_amounts_are_found(desk: Desk) -> None:
+    stranger = desk.double.make(
+        "payment_intent", amount=500, currency="usd", customer=None, metadata={}
+    )
+    desk.double.succeed(stranger)
+    desk.paid(50)
+    line = desk.double.all_of("balance_transaction")[0]
+    line["amount"] += 1
+    book.fund(desk.store, usd(5), reference="pi_of_nobody", entry="odd", now=datetime.now(UTC))
+
+    assert compare(desk) == ["amount", "in-flight", "missing-here"]
+    month = Period.of(datetime.now(UTC))
+    assert not reconciling.stripe_is_reconciled(month, datetime.now(UTC)).passed
+    payments.install(lambda: None)
+    assert reconciling.stripe_is_reconciled(month, datetime.now(UTC)).passed
