@@ -140,6 +140,11 @@ class Env:
     a test server."""
     storage_region: str = "us-east-1"
     """Region of the bucket."""
+    exports_to: str = ""
+    """Where exports of closed months are brought: a folder from `/` on, or `s3://bucket/prefix`
+    (with the region and address of `storage_*`). Empty: nowhere; people load them."""
+    exports_formats: str = "focus,gl,beancount"
+    """Which forms of them, separated by commas: `offpeak export` has the names."""
     files_gib_max: int = 100
     """How many GiB of files each organisation may keep."""
     volumes_gib_max: int = 100

@@ -33,6 +33,7 @@ import metering.policies
 import metering.projections
 import metering.watching
 from config.env import Env
+from config.exports import export_loops
 from config.forgetting import kept_for_days
 from config.money_loops import money_loops
 from config.notifying import notice_loops, telling
@@ -209,6 +210,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
         ),
         *notice_loops(env),
+        *export_loops(env),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
         *kept_for_days(env),
@@ -429,7 +431,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "old-samples",
     ),
     "overflow": ("bursting", "homecoming", "reaper", "forms"),
-    "snapshots": ("snapshots",),
+    "snapshots": ("snapshots", "exports", "old-exports", "export-delivery"),
 }
 """How the loops of one market are spread over processes; `loop_groups` adds those of others."""
 

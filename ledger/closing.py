@@ -27,6 +27,8 @@ Checking = Callable[[Period, datetime], Check]
 
 EVERYTHING = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"auditor"}), is_platform=True)
 MONEY = "ledger.money"
+MAPPING = "ledger.exports"
+"""Whose rows say how a general ledger calls our accounts."""
 
 _installed: tuple[Checking, ...] = ()
 
@@ -74,7 +76,7 @@ def freeze_closed(store: EventStore, *, now: datetime) -> int:
 
     Returns: how many months that were.
     """
-    read, frozen = read_up_to(MONEY), 0
+    read, frozen = min(read_up_to(MONEY), read_up_to(MAPPING)), 0
     for row in PeriodRow.objects.filter(state="closed", exports=[]).order_by("period"):
         assert row.closed_position is not None
         if read < row.closed_position:

@@ -7,6 +7,7 @@ from django.urls import URLPattern, path
 from ledger.api import (
     accounts,
     disputes,
+    exports,
     invitations,
     invoices,
     money,
@@ -127,4 +128,8 @@ api_urls: list[URLPattern] = [
     path("billing-details", invoices.BillingDetails.as_view()),
     path("exports", money.Exports.as_view()),
     path("exports/manifest", money.ExportManifest.as_view()),
+    path("exports/runs", exports.ExportRuns.as_view()),
+    path("exports/runs/<uuid:export_id>", exports.ExportRunDetail.as_view()),
+    path("exports/runs/<uuid:export_id>/file", exports.ExportRunFile.as_view()),
+    path("exports/mapping", exports.GlMappingDetail.as_view()),
 ]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_RUNS = re.compile(r"[=+\-@\t\r\n]")
+STARTS = frozenset("=+-@\t\r\n")
+"""What a text begins with that may be a formula."""
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def harmless(cells: Iterable[str]) -> list[str]:
     """Return cells of which none is a formula; numbers below zero stay numbers."""
     return [
-        f"'{cell}" if _RUNS.match(cell) and not _NUMBER.fullmatch(cell) else cell for cell in cells
+        f"'{cell}" if cell[:1] in STARTS and not _NUMBER.fullmatch(cell) else cell for cell in cells
     ]

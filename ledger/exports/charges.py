@@ -11,9 +11,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import get_args
 from uuid import UUID
+
+from django.db.models import BigIntegerField, CharField, Func
+from django.db.models.functions import Cast
 
 from ledger import queries
 from ledger.access import Actor, visible
@@ -27,6 +31,8 @@ from ledger.exports.kinds import Category, Once, once
 from ledger.models import AccountRow, PostingRow, StorageChargeRow, UsageChargeRow
 
 CHUNK = 2_000
+BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENTS_KNOWN = 4_096
 TERMS_KNOWN = 4_096
 """How many terms are held as one object; more than that are made again."""
 
@@ -96,16 +102,17 @@ class Storage:
 class Charge:
     """One charge to one account, by one of `use`, `storage` and `once`.
 
-    nanos: what it costs; what is given back is below zero. Of a payment what was paid in.
+    entry_id, lease_id: as they are written; "" for none. nanos: what it costs; what is given back
+    is below zero. Of a payment what was paid in. at: when that happened which happens once.
     """
 
     position: int
-    entry_id: UUID
+    entry_id: str
     payer: Payer
     nanos: int
     reference: str
-    at: datetime
-    lease_id: UUID | None
+    lease_id: str
+    at: datetime | None = None
     use: Use | None = None
     storage: Storage | None = None
     once: Once | None = None
@@ -164,15 +171,24 @@ def _usage(
     rows = visible(actor, UsageChargeRow).filter(
         period=str(period), position__lte=position, account_id__in=list(payers)
     )
+    told = rows.order_by("position").values_list(
+        "position",
+        Cast("entry_id", CharField()),
+        "account_id",
+        "charged_nanos",
+        Cast("lease_id", CharField()),
+        _Micros("starts_at"),
+        _Micros("ends_at"),
+        "gpu_millis",
+        "energy_mj",
+        *TERMS,
+    )
     known: dict[tuple[object, ...], Terms] = {}
-    own = ("position", "entry_id", "account_id", "charged_nanos", "at", "lease_id", "starts_at")
-    told = rows.order_by("position").values_list(*own, "ends_at", "gpu_millis", "energy_mj", *TERMS)
     for (
         place,
         entry_id,
         account_id,
         nanos,
-        at,
         lease_id,
         starts_at,
         ends_at,
@@ -192,16 +208,27 @@ def _usage(
             payer=payers[account_id],
             nanos=nanos,
             reference=terms.sku,
-            at=at,
             lease_id=lease_id,
             use=_use(
                 terms=terms,
-                starts_at=starts_at,
-                ends_at=ends_at,
+                starts_at=_moment(starts_at),
+                ends_at=_moment(ends_at),
                 gpu_millis=gpu_millis,
                 energy_mj=energy_mj,
             ),
         )
+
+
+class _Micros(Func):
+    """A moment in microseconds since 1970: many windows share one, so each is made once."""
+
+    template = "(extract(epoch from %(expressions)s) * 1000000)::bigint"
+    output_field = BigIntegerField()
+
+
+@lru_cache(MOMENTS_KNOWN)
+def _moment(micros: int) -> datetime:
+    return BEGIN + timedelta(microseconds=micros)
 
 
 def _storage(
@@ -213,12 +240,11 @@ def _storage(
     for row in rows.order_by("position").iterator(CHUNK):
         yield Charge(
             position=row.position,
-            entry_id=row.entry_id,
+            entry_id=str(row.entry_id),
             payer=payers[row.account_id],
             nanos=row.charged_nanos,
             reference=row.title,
-            at=row.at,
-            lease_id=None,
+            lease_id="",
             storage=Storage(
                 volume_id=row.volume_id,
                 title=row.title,
@@ -248,11 +274,11 @@ def _others(
             continue  # settling what was charged before is no new charge
         yield Charge(
             position=row.position,
-            entry_id=row.entry_id,
+            entry_id=str(row.entry_id),
             payer=payer,
             nanos=row.nanos if what.is_payment else -row.nanos,
             reference=row.reference,
+            lease_id=str(row.lease_id or ""),
             at=row.at,
-            lease_id=row.lease_id,
             once=what,
         )

@@ -40,14 +40,20 @@ def row_of(charge: Charge, *, period: Period) -> Row:
     return {column: value for column, value in row.items() if value}
 
 
-def shared_key(charge: Charge, period: Period) -> Hashable:
-    """Return what tells apart the charges that share a part: the same key, the same part."""
-    return (charge.payer, charge.use and charge.use.terms, charge.once, _correction(charge, period))
+def shared_key(charge: Charge, since: datetime) -> Hashable:
+    """Return what tells apart the charges that share a part: the same key, the same part.
+
+    since: when the month of the export begins.
+    """
+    use = charge.use
+    if use is not None:
+        return charge.payer, use.terms, use.starts_at < since
+    return charge.payer, charge.once, _correction(charge, since)
 
 
 def shared_part(charge: Charge, *, period: Period) -> Row:
     """Return the columns that all charges with the same `shared_key` have alike."""
-    row = _who(charge.payer, period) | {"ChargeClass": _correction(charge, period)}
+    row = _who(charge.payer, period) | {"ChargeClass": _correction(charge, period.window.starts_at)}
     if charge.use is not None:
         return row | _use_shared(charge.payer, charge.use.terms)
     if charge.storage is not None:
@@ -58,10 +64,7 @@ def shared_part(charge: Charge, *, period: Period) -> Row:
 
 def own_part(charge: Charge) -> Row:
     """Return the columns of one charge alone; always the same ones for the same `shared_key`."""
-    row = {
-        "x_JournalEntryId": str(charge.entry_id),
-        "x_LeaseId": "" if charge.lease_id is None else str(charge.lease_id),
-    }
+    row = {"x_JournalEntryId": charge.entry_id, "x_LeaseId": charge.lease_id}
     if charge.use is not None:
         return row | _use_own(charge, charge.use)
     if charge.storage is not None:
@@ -70,10 +73,10 @@ def own_part(charge: Charge) -> Row:
     return row | _once_own(charge, charge.once)
 
 
-def _correction(charge: Charge, period: Period) -> str:
+def _correction(charge: Charge, since: datetime) -> str:
     """Tell if a charge is for a month that was closed when it was recorded."""
     of = charge.use or charge.storage
-    return "Correction" if of is not None and of.starts_at < period.window.starts_at else ""
+    return "Correction" if of is not None and of.starts_at < since else ""
 
 
 def _who(payer: Payer, period: Period) -> Row:
@@ -137,7 +140,7 @@ def _use_shared(payer: Payer, terms: Terms) -> Row:
 
 
 def _use_own(charge: Charge, use: Use) -> Row:
-    cost, quantity, lease = amount(charge.nanos), gpu_hours(use.gpu_millis), str(charge.lease_id)
+    cost, quantity, lease = amount(charge.nanos), gpu_hours(use.gpu_millis), charge.lease_id
     list_cost = use.terms.list_price_nanos * use.gpu_millis // MILLIS_PER_HOUR
     own = {
         "ChargeDescription": (
@@ -238,6 +241,7 @@ def _once_shared(once: Once) -> Row:
 
 def _once_own(charge: Charge, once: Once) -> Row:
     """Return what is told of a charge that happens once: its period is the day."""
+    assert charge.at is not None
     day = charge.at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     moved, cost = amount(charge.nanos), amount(charge.cost_nanos)
     is_billed = once.is_payment or not charge.payer.prepaid

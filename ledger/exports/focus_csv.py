@@ -11,11 +11,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ledger.domain.periods import Period
 from ledger.exports import focus
-from ledger.exports.cells import harmless
+from ledger.exports.cells import STARTS, harmless
 from ledger.exports.charges import Charge
 
 LINES_KNOWN = 4_096
 """How many kinds of lines are held; more are made again."""
+USE_TEXTS = ("ChargeDescription",)
 TEXTS = ("ChargeDescription", "ResourceName", "Tags", "x_CostCenter", "AllocatedTags")
 """Columns of `own_part` that hold what people typed; all others are figures, moments and ids."""
 
@@ -26,12 +27,13 @@ def lines(charges: Iterable[Charge], *, period: Period, columns: Sequence[str]) 
     """Yield the lines of the file, the header first."""
     yield ",".join(columns) + "\r\n"
     known: dict[Hashable, str] = {}
+    since = period.window.starts_at
     for charge in charges:
         own = focus.own_part(charge)
-        for column in TEXTS:
+        for column in USE_TEXTS if charge.use is not None else TEXTS:
             if column in own:
                 own[column] = cell(own[column])
-        key = focus.shared_key(charge, period)
+        key = focus.shared_key(charge, since)
         line = known.get(key)
         if line is None:
             if len(known) >= LINES_KNOWN:
@@ -55,7 +57,8 @@ def cell(text: str) -> str:
     """Return a cell that no spreadsheet takes for a formula, in quotes where CSV wants them."""
     if not text:
         return text
-    (text,) = harmless([text])
+    if text[0] in STARTS:
+        (text,) = harmless([text])
     if _QUOTED.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -23,6 +23,7 @@ from ledger.exports.charges import Charge, charges
 from ledger.exports.entries import Books
 from ledger.exports.focus_columns import COLUMNS_1_2, COLUMNS_1_3
 from ledger.exports.tally import CountedBooks, Tally
+from ledger.queries.exports import gl_mapping
 
 PIECE_BYTES = 65_536
 """Lines are handed on together, so many bytes at a time."""
@@ -93,7 +94,7 @@ def _books(
 def _mapped(
     lines: Callable[[Books, GlMapping], Iterator[str]],
 ) -> Callable[[Books], Iterator[str]]:
-    return lambda books: lines(books, GlMapping())
+    return lambda books: lines(books, gl_mapping(books.position))
 
 
 def _xlsx(actor: Actor, period: Period, position: Position, tally: Tally) -> Iterator[bytes]:

@@ -6,6 +6,12 @@ from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
 from ledger.models.depletion import AccountWatchRow
 from ledger.models.disputes import DisputeRow
+from ledger.models.exports import (
+    ExportDeliveryRow,
+    ExportProgress,
+    ExportRunRow,
+    GlMappingRow,
+)
 from ledger.models.invoices import (
     BillingDetailsRow,
     CreditNoteRow,
@@ -71,6 +77,10 @@ __all__ = [
     "DisputeRow",
     "DocumentFile",
     "EarningRow",
+    "ExportDeliveryRow",
+    "ExportProgress",
+    "ExportRunRow",
+    "GlMappingRow",
     "HoldRow",
     "InboxRow",
     "InvitationRow",

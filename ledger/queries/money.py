@@ -286,9 +286,10 @@ def party_names(party_ids: Iterable[UUID]) -> dict[UUID, str]:
 
 
 def read_up_to() -> Position:
-    """Return the position up to which the tables of money tell the streams."""
-    checkpoint = Checkpoint.objects.filter(name="ledger.money").first()
-    return Position(checkpoint.position if checkpoint else 0)
+    """Return the position up to which the tables that exports are made of tell the streams."""
+    names = ("ledger.money", "ledger.exports")
+    found = Checkpoint.objects.filter(name__in=names).values_list("position", flat=True)
+    return Position(min(found) if len(found) == len(names) else 0)
 
 
 def disagreements() -> list[str]:

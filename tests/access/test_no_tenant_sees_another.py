@@ -68,6 +68,7 @@ PLATFORM_ONLY = {
     "POST periods/<str:period>/reopening/decline",
     "POST disputes/<uuid:dispute_id>/uphold",
     "POST disputes/<uuid:dispute_id>/dismiss",
+    "PUT exports/mapping",
     "POST bank-files",
     "POST bank-files/<uuid:file_id>/content",
     "POST payees/<uuid:payee_id>/settle",
@@ -262,6 +263,12 @@ BODIES: Mapping[str, Body] = {
         "nominal": 4,
         "starts_at": _moment(hours=1),
         "ends_at": _moment(hours=9),
+    },
+    "POST exports/runs": lambda its, own: {"format": "gl", "period": f"{timezone.now():%Y-%m}"},
+    "PUT exports/mapping": lambda its, own: {
+        "accounts": {"prepaid": "mine"},
+        "company": "mine",
+        "document_type": "SA",
     },
     "POST periods/<str:period>/reopening": lambda its, own: {"reason": "mine"},
     "POST disputes": lambda its, own: {

@@ -103,6 +103,8 @@ WRITES = {
     "payouts/<uuid:payout_id>/cancel": "payouts:write",
     "payouts/<uuid:payout_id>/paid": "payouts:write",
     "payouts/<uuid:payout_id>/returned": "payouts:write",
+    "exports/mapping": "billing:write",
+    "exports/runs": "billing:read",
     "periods/<str:period>/close": "billing:write",
     "periods/<str:period>/reopening": "billing:write",
     "periods/<str:period>/reopening/approve": "billing:write",

@@ -18,6 +18,7 @@ from bursting.domain.events import BurstIntended, InstanceId
 from config.wiring import projections
 from ledger import commands, webhooks
 from ledger.access import Actor
+from ledger.commands.exports import ask_export, finish_export
 from ledger.domain import account_ids, tokens
 from ledger.domain.dispute_events import Contested, DisputeOpened
 from ledger.domain.disputes import dispute_of
@@ -60,6 +61,7 @@ from ledger.domain.money import NANOS_PER_UNIT, Money, Rate
 from ledger.domain.notices import To, notice_id_of
 from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
 from ledger.domain.payout_events import BankDetailsProposed, PayoutRequested
+from ledger.domain.periods import Period
 from ledger.domain.span import Window
 from ledger.domain.tokens import SCOPES
 from ledger.eventstore import default_store
@@ -164,6 +166,7 @@ def found(slug: str) -> Party:
     _bring(party, title, by, now)
     _tell(party, title, by, now)
     _bill(party, title, by, now)
+    _export(party, by, now)
     return party
 
 
@@ -636,6 +639,27 @@ def _tell(party: Party, title: str, by: Meta, now: datetime) -> None:
         body="{}",
         due_at=now,
         created_at=now,
+    )
+
+
+def _export(party: Party, by: Meta, now: datetime) -> None:
+    """Ask for its month as a file, which is made."""
+    export_id = party.ids["export_id"] = uuid4()
+    store = default_store()
+    ask_export(
+        store,
+        export_id=export_id,
+        tenant_id=TenantId(party.ids["tenant_id"]),
+        everything=False,
+        name="gl",
+        period=Period.of(now),
+        position=store.head(),
+        user_id=UserId(party.ids["user_id"]),
+        by=by,
+        now=now,
+    )
+    finish_export(
+        store, export_id, version="none", rows=0, sums=[], size=0, sha256="", by=by, now=now
     )
 
 

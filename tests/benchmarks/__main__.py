@@ -39,6 +39,7 @@ NAMES = (
     "idle",
     "departures",
     "fleet",
+    "exports",
 )
 
 

@@ -29,6 +29,9 @@ from ledger.domain.closing_events import PeriodClosed
 from ledger.domain.depletion_events import AccountRunsOut
 from ledger.domain.dispute_events import DisputeOpened
 from ledger.domain.event import Event
+from ledger.domain.export_deliveries import ExportsDelivered
+from ledger.domain.export_events import ExportAsked
+from ledger.domain.gl_mapping import GlMappingSet
 from ledger.domain.ids import BidId
 from ledger.domain.invoice_events import BillingDetailsSet, CreditNoteAsked, InvoiceIssued
 from ledger.domain.notice_events import NoticeGiven
@@ -168,6 +171,11 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"invoices-{PLATFORM_ID}", issued, example(CreditNoteAsked))
     contested = example(DisputeOpened)
     add(store, f"dispute-{contested.dispute_id}", contested)
+    asked_for = example(ExportAsked)
+    add(store, f"export-{asked_for.export_id}", asked_for)
+    delivered = example(ExportsDelivered)
+    add(store, f"exportdelivery-{delivered.period}", delivered)
+    add(store, f"glmapping-{PLATFORM_ID}", example(GlMappingSet))
     told = example(NoticeGiven)
     add(store, f"notice-{told.notice_id}", told)
     limit, granted = example(SpendingBudgetSet), example(SpendingGrantAsked)
