@@ -24,9 +24,11 @@ from ledger import parking
 from ledger.access import Actor
 from ledger.carrying import carried_wrongly
 from ledger.closing import exports_that_differ
+from ledger.delivering import overdue
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
+from ledger.inviting import can_mail
 from ledger.invoicing import documents_that_differ
 from ledger.queries.money import disagreements
 from listings.domain.markets import read_markets
@@ -162,6 +164,7 @@ def _installation() -> Iterator[Finding]:
     yield compiled_kernels()
     yield room_for_samples()
     yield _reactions()
+    yield _deliveries()
     yield from _snapshots()
 
 
@@ -172,6 +175,14 @@ def _reactions() -> Finding:
     return Finding(
         "every event is reacted to", not rows, f"{told}. `manage.py parked`" if rows else ""
     )
+
+
+def _deliveries() -> Finding:
+    """Look if notices that are to go out do so; without a mail server inboxes have everything."""
+    late = overdue(now=datetime.now(UTC))
+    mail = "" if can_mail() else "no mail server: notices are in inboxes and at webhooks alone"
+    told = f"{late} wait: is `run deliveries` up?" if late else mail
+    return Finding("notices go out", not late, told)
 
 
 def _snapshots() -> Iterator[Finding]:

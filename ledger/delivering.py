@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import perf_counter
 from uuid import UUID, uuid4
 
@@ -22,7 +22,14 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from ledger import commands, webhooks
-from ledger.domain.deliveries import FAILING_MAX, KEPT, STALE_AFTER, next_attempt, rest
+from ledger.domain.deliveries import (
+    FAILING_MAX,
+    KEPT,
+    REST_SECONDS_MAX,
+    STALE_AFTER,
+    next_attempt,
+    rest,
+)
 from ledger.domain.ids import TenantId
 from ledger.domain.notice_events import NoticeGiven
 from ledger.domain.notices import To
@@ -329,6 +336,12 @@ def _tell_off(store: EventStore, hook: WebhookRow, *, now: datetime) -> None:
         by=Meta(actor="loop:deliveries"),
         now=now,
     )
+
+
+def overdue(*, now: datetime) -> int:
+    """Return how many messages should have been tried two hours ago: receivers rest for one."""
+    late = now - timedelta(seconds=2 * REST_SECONDS_MAX)
+    return DeliveryRow.objects.filter(state="waiting", due_at__lt=late).count()
 
 
 def forget_old(*, now: datetime) -> int:

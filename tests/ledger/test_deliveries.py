@@ -17,7 +17,7 @@ from config.env import Env
 from ledger import commands, webhooks
 from ledger.access import Actor
 from ledger.access.actors import RoleMissing
-from ledger.delivering import Delivering
+from ledger.delivering import Delivering, overdue
 from ledger.domain.deliveries import (
     FAILING_MAX,
     KEPT,
@@ -432,6 +432,15 @@ def test_a_senders_fault_stays_with_its_message(site: Site) -> None:
 
 def test_webhooks_lead_to_public_addresses_unless_set_otherwise() -> None:
     assert Env().webhooks == "public"
+
+
+def test_messages_that_nobody_carries_are_counted_as_overdue(site: Site) -> None:
+    hook_id, _ = site.hook()
+    webhooks.send_test(site.actor(), hook_id, now=site.now)
+    assert overdue(now=site.now + timedelta(hours=1)) == 0
+    assert overdue(now=site.now + timedelta(hours=3)) == 1
+    site.run()
+    assert overdue(now=site.now + timedelta(hours=3)) == 0
 
 
 def test_the_chapter_says_how_to_tell_our_messages_from_others(site: Site) -> None:
