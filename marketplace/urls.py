@@ -63,10 +63,10 @@ from marketplace.api.spending import (
     ApproveSpendingGrant,
     DeclineSpendingGrant,
     OneSpendingBudget,
-    Spending,
     SpendingBudgets,
     SpendingGrants,
 )
+from marketplace.api.spent import PoolingSaved, Spending
 from marketplace.api.volumes import (
     MissingOfVolume,
     OneVolume,
@@ -144,6 +144,7 @@ api_urls: list[URLPattern] = [
     path("secrets", Secrets.as_view()),
     path("secrets/<str:name>", OneSecret.as_view()),
     path("spending", Spending.as_view()),
+    path("spending/saved", PoolingSaved.as_view()),
     path("volumes", Volumes.as_view()),
     path("volumes/<str:volume>", OneVolume.as_view()),
     path("volumes/<str:volume>/links", VolumeLinks.as_view()),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.access import Actor
 from ledger.domain.money import Money
-from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import Position
 from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, TextField
 from marketplace.commands import spending as commands
@@ -36,22 +35,7 @@ from marketplace.queries import spending as queries
 
 READS = ("marketplace.spending",)
 PERCENT = PPM // 100
-DAYS_MAX = 400
-DAYS_USUAL = 30
 SCOPES = ["tenant", "unit", "person", "project", "kind"]
-DAY = {"type": "string", "format": "date"}
-SINCE = OpenApiParameter("since", DAY, description="First day in UTC; thirty days ago, else.")
-UNTIL = OpenApiParameter("until", DAY, description="The day after the last one; tomorrow, else.")
-BY = OpenApiParameter("by", enum=list(queries.BYS), description="What is told apart; unit, else.")
-ONLY = [
-    OpenApiParameter(name, description=f"Only that {name}.")
-    for name in queries.BYS
-    if name != "tenant"
-]
-
-
-class DaysUnreadable(Invalid):
-    """Days are written as 2026-11-30, the last behind the first, and no more than 400 of them."""
 
 
 class ThresholdBody(Body):
@@ -159,41 +143,11 @@ class GrantShape(serializers.ModelSerializer[SpendingGrantRow]):
         )
 
 
-class SpentShape(serializers.Serializer[Any]):
-    """What one part came to. key: its id, label or model; empty: of none."""
-
-    key = serializers.CharField()
-    currency = serializers.CharField()
-    spent = serializers.CharField()
-    gpu_milliseconds = serializers.IntegerField()
-    leases = serializers.IntegerField()
-
-
 class Written(serializers.Serializer[Any]):
     """Its id, and the position at which it is written."""
 
     id = serializers.UUIDField()
     position = serializers.IntegerField()
-
-
-class Spending(Endpoint):
-    """What leases were charged, by the day of their use."""
-
-    scopes: ClassVar = {"GET": "market:read"}
-    reads = READS
-
-    @extend_schema(parameters=[SINCE, UNTIL, BY, *ONLY], responses=SpentShape(many=True))
-    def get(self, request: Request) -> Response:
-        """List it by unit, person, project, kind, gpu or lease, the most first."""
-        since, until = _days(request.query_params, timezone.now())
-        only: dict[str, str] = {
-            name: request.query_params[name]
-            for name in queries.BYS
-            if name != "tenant" and name in request.query_params
-        }
-        rows = queries.chosen(queries.spending(self.actor, since, until), only)
-        found = queries.spent_by(rows, request.query_params.get("by", "unit"))
-        return self.listed([_spent(each) for each in found], ("key", "currency"))
 
 
 class _Setting(Endpoint):
@@ -372,30 +326,6 @@ def _terms(
         by=actor.user_id,
         at=now,
     )
-
-
-def _days(asked: Mapping[str, str], now: datetime) -> tuple[date, date]:
-    tomorrow = now.astimezone(UTC).date() + timedelta(days=1)
-    try:
-        until = date.fromisoformat(asked["until"]) if "until" in asked else tomorrow
-        since = until - timedelta(days=DAYS_USUAL)
-        if "since" in asked:
-            since = date.fromisoformat(asked["since"])
-    except (ValueError, OverflowError):
-        raise DaysUnreadable() from None
-    if not since < until or (until - since).days > DAYS_MAX:
-        raise DaysUnreadable()
-    return since, until
-
-
-def _spent(each: queries.Spent) -> dict[str, Any]:
-    return {
-        "key": each.key,
-        "currency": each.currency,
-        "spent": _written(each.spent_nanos),
-        "gpu_milliseconds": each.gpu_millis,
-        "leases": each.leases,
-    }
 
 
 def _written(nanos: int) -> str:

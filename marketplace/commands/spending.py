@@ -13,13 +13,16 @@ from ledger.eventstore.port import EventStore, Meta, Position, record
 from ledger.eventstore.together import Part
 from marketplace.domain.facts.bid_events import BidPlaced
 from marketplace.domain.spending import budgets as rules
+from marketplace.domain.spending import savings
 from marketplace.domain.spending.budget import Spender
 from marketplace.domain.spending.budgets import Budgets, Counted, CountedUpTo
 from marketplace.domain.spending.events import (
+    ComparisonSet,
     SpendingBudgetSet,
     SpendingEvent,
     SpendingGrantAsked,
 )
+from marketplace.domain.spending.savings import Comparisons
 
 
 def set_spending_budget(
@@ -107,6 +110,20 @@ def note_spending(
         tenant_id,
         lambda known: rules.note(known, tenant_id, counted, up_to, at=now),
         by,
+    )
+
+
+def set_comparison(store: EventStore, *, terms: ComparisonSet, by: Meta) -> Position:
+    """Say what GPUs of a model cost elsewhere.
+
+    Raises: ComparisonUnclear.
+    """
+    return record(
+        store,
+        Comparisons,
+        "platform",
+        lambda known: savings.compare(known or Comparisons(), terms),
+        by=by,
     )
 
 

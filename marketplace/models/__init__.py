@@ -12,6 +12,7 @@ from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.models.secrets import SecretRow, SecretValueRow
 from marketplace.models.snapshots import SnapshotRow
 from marketplace.models.spending import (
+    ComparisonRow,
     SpendingBidRow,
     SpendingBudgetRow,
     SpendingCrossingRow,
@@ -25,6 +26,7 @@ __all__ = [
     "BidRow",
     "BlobRow",
     "BlobUseRow",
+    "ComparisonRow",
     "FolderRow",
     "LeaseRow",
     "LeaseShareRow",

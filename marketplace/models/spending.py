@@ -150,3 +150,23 @@ class SpendingCrossingRow(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class ComparisonRow(models.Model):
+    """What GPUs of a model cost elsewhere, as the platform said it. Everybody may see it."""
+
+    key = models.CharField(max_length=210, primary_key=True)
+    gpu_model = models.CharField(max_length=200)
+    currency = models.CharField(max_length=3)
+    cloud_nanos_per_gpu_hour = models.BigIntegerField(null=True)
+    purchase_nanos = models.BigIntegerField(null=True)
+    years = models.PositiveIntegerField()
+    utilisation_ppm = models.PositiveIntegerField()
+    running_nanos_per_gpu_hour = models.BigIntegerField(null=True)
+    dedicated_nanos_per_gpu_hour = models.BigIntegerField(null=True)
+    source = models.CharField(max_length=200)
+    set_by = models.UUIDField(null=True)
+    set_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.key

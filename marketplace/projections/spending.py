@@ -8,12 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from ledger.domain.events import HoldReleased, HoldResized, UsageCaptured
+from ledger.domain.money import Rate
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from marketplace.domain.bids.bid import hold_of
 from marketplace.domain.facts.events import BidPlaced, LeaseScheduled
 from marketplace.domain.spending.events import (
+    ComparisonSet,
     SpendingBudgetEnded,
     SpendingBudgetSet,
     SpendingDrawn,
@@ -21,7 +23,9 @@ from marketplace.domain.spending.events import (
     SpendingGrantDecided,
     SpendingThresholdMet,
 )
+from marketplace.domain.spending.savings import dedicated_per_hour
 from marketplace.models.spending import (
+    ComparisonRow,
     SpendingBidRow,
     SpendingBudgetRow,
     SpendingCrossingRow,
@@ -63,6 +67,8 @@ def project_spending(recorded: Recorded, rows: Rows) -> None:
             rows.change(SpendingBudgetRow, ended.budget_id, ended_at=ended.at)
         case SpendingGrantAsked() | SpendingGrantDecided() as grant:
             _grant(grant, recorded, rows)
+        case ComparisonSet() as figures:
+            _compare(figures, rows)
         case SpendingThresholdMet() as met:
             _meet(met, rows)
         case _:
@@ -222,6 +228,30 @@ def _meet(met: SpendingThresholdMet, rows: Rows) -> None:
     )
 
 
+def _compare(figures: ComparisonSet, rows: Rows) -> None:
+    key = f"{figures.gpu_model}:{figures.currency}"
+    told: dict[str, Any] = {
+        "cloud_nanos_per_gpu_hour": _nanos_of(figures.cloud),
+        "purchase_nanos": None if figures.purchase is None else figures.purchase.nanos,
+        "years": figures.years,
+        "utilisation_ppm": figures.utilisation_ppm,
+        "running_nanos_per_gpu_hour": _nanos_of(figures.running),
+        "dedicated_nanos_per_gpu_hour": dedicated_per_hour(figures),
+        "source": figures.source,
+        "set_by": figures.by,
+        "set_at": figures.at,
+    }
+    if rows.find(ComparisonRow, key) is not None:
+        rows.change(ComparisonRow, key, **told)
+        return
+    model, currency = figures.gpu_model, figures.currency
+    rows.make(ComparisonRow, key=key, gpu_model=model, currency=currency, **told)
+
+
+def _nanos_of(rate: Rate | None) -> int | None:
+    return None if rate is None else rate.nanos_per_gpu_hour
+
+
 PROJECTIONS = (
     Projection(
         name="marketplace.spending",
@@ -233,6 +263,7 @@ PROJECTIONS = (
             SpendingBudgetRow,
             SpendingGrantRow,
             SpendingCrossingRow,
+            ComparisonRow,
         ),
         is_bulk=True,
         on=names_of(
@@ -247,6 +278,7 @@ PROJECTIONS = (
             SpendingGrantAsked,
             SpendingGrantDecided,
             SpendingThresholdMet,
+            ComparisonSet,
         ),
     ),
 )

@@ -23,8 +23,10 @@ from marketplace.domain.spending.budgets import Budgets, Counted, CountedUpTo
 from marketplace.domain.spending.forecast import Forecast, forecast
 from marketplace.domain.spending.periods import period_at
 from marketplace.domain.spending.projects import need_project
+from marketplace.domain.spending.savings import saved
 from marketplace.models.leases import LeaseRow
 from marketplace.models.spending import (
+    ComparisonRow,
     SpendingBidRow,
     SpendingBudgetRow,
     SpendingCrossingRow,
@@ -127,6 +129,43 @@ def spent_by(rows: QuerySet[SpendingDayRow], by: str) -> list[Spent]:
         for each in summed.order_by()
     ]
     return sorted(found, key=lambda each: (-each.spent_nanos, -each.gpu_millis, each.key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What GPUs of one model came to, and what the same hours would have cost elsewhere.
+
+    cloud_nanos, dedicated_nanos: what was saved; below zero: it cost more; None: no figure was set.
+    """
+
+    spent: Spent
+    figures: ComparisonRow | None
+    cloud_nanos: int | None
+    dedicated_nanos: int | None
+
+
+def comparisons() -> QuerySet[ComparisonRow]:
+    """Return what GPUs cost elsewhere, as the platform said it to everybody."""
+    return ComparisonRow.objects.order_by("gpu_model", "currency")
+
+
+def saved_by_gpu(rows: QuerySet[SpendingDayRow]) -> list[Saved]:
+    """Return what pooling saved for each model of GPUs, what was spent most on first."""
+    known = {(each.gpu_model, each.currency): each for each in comparisons()}
+    found = []
+    for each in spent_by(rows, "gpu"):
+        row = known.get((each.key, each.currency))
+        cloud = None if row is None else row.cloud_nanos_per_gpu_hour
+        own = None if row is None else row.dedicated_nanos_per_gpu_hour
+        found.append(
+            Saved(
+                spent=each,
+                figures=row,
+                cloud_nanos=saved(each.gpu_millis, each.spent_nanos, cloud),
+                dedicated_nanos=saved(each.gpu_millis, each.spent_nanos, own),
+            )
+        )
+    return found
 
 
 def leases_by(rows: QuerySet[SpendingDayRow], by: str) -> dict[UUID, str]:

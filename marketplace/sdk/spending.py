@@ -23,6 +23,12 @@ SPENT = (
     ("hours", "GPU-hours"),
     ("leases", "leases"),
 )
+SAVED = (
+    ("gpu", "GPU"),
+    ("paid", "paid", money),
+    ("against_cloud", "saved against a cloud", money),
+    ("against_dedicated", "against own GPUs", money),
+)
 BUDGETS = (
     ("title", "budget"),
     ("whose", "of"),
@@ -83,6 +89,19 @@ def spend(
             each["hours"] = f"{each['gpu_milliseconds'] / 3_600_000:.1f}"
             each["key"] = each["key"] or "(none)"
     session.printer.table(found, SPENT, empty="Nothing was charged.")
+
+
+def saved(
+    context: typer.Context,
+    since: Annotated[str | None, typer.Option(help="first day: 2026-11-01")] = None,
+    until: Annotated[str | None, typer.Option(help="day after the last one")] = None,
+) -> None:
+    """Say what pooling saved, against a cloud and against GPUs of one's own."""
+    session = session_of(context)
+    asked: dict[str, Any] = {"since": since, "until": until}
+    given = {name: value for name, value in asked.items() if value is not None}
+    found = session.client.all("spending/saved", **given)
+    session.printer.table(found, SAVED, empty="Nothing was charged.")
 
 
 @app.command("list")

@@ -47,6 +47,7 @@ from ledger.rebuilding import RebuildRunning, fingerprint, rebuild
 from ledger.rows import Rows
 from marketplace.domain.facts.events import BidAwaitsMoney, BidPlaced, LeaseScheduled
 from marketplace.domain.spending.events import (
+    ComparisonSet,
     SpendingBudgetSet,
     SpendingDrawn,
     SpendingGrantAsked,
@@ -181,6 +182,7 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     limit, granted = example(SpendingBudgetSet), example(SpendingGrantAsked)
     drawn, met = example(SpendingDrawn), example(SpendingThresholdMet)
     add(store, f"spending-{limit.tenant_id}", limit, drawn, met, granted)
+    add(store, "comparison-platform", example(ComparisonSet))
 
 
 def add(store: EventStore, stream: str, *events: Event) -> None:

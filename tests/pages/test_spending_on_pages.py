@@ -8,8 +8,9 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from marketplace.models.spending import SpendingDayRow
 from tests.marketplace.support.spent import Spender
-from tests.pages.world import CONSUMER, OWNER, World
+from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
 
@@ -109,3 +110,35 @@ def test_a_large_grant_is_approved_by_somebody_else(spender: Spender) -> None:
     if "a deadline" in page:
         assert "Somebody else has to approve it." in page
         assert "Approve" in text(operator, path)
+
+
+def test_the_platform_says_what_gpus_cost_elsewhere_and_everybody_sees_what_was_saved(
+    spender: Spender,
+) -> None:
+    world = spender.world
+    first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    bid = spender.bid()
+    spender.charge(bid, hours=2, at=first)
+    spender.look()
+    SpendingDayRow.objects.update(gpu_model="H100-80GB")
+    finance, joan = world.member(CONSUMER, "finance"), world.member(PLATFORM, "finance")
+    assert "no list price is set" in text(finance, "/spend")
+    figures = {
+        "token": str(uuid4()),
+        "gpu_model": "H100-80GB",
+        "cloud": "4.00",
+        "purchase": "35064.00",
+        "years": "4",
+        "utilisation": "50",
+        "running": "",
+        "source": "a quote",
+    }
+    assert finance.post("/spend/comparison", figures).status_code == 403
+    assert joan.post("/spend/comparison", figures).status_code == 302
+    spender.look()
+    assert "a quote" in text(joan, "/spend/comparison")
+    page = text(finance, "/spend")
+    assert "$6.00" in page, "2 h × 4.00 − 2.00"
+    assert "$2.00 an hour of use" in page
+    nothing = {**figures, "token": str(uuid4()), "cloud": "", "purchase": ""}
+    assert joan.post("/spend/comparison", nothing).status_code == 422

@@ -32,7 +32,7 @@ from config.site.pages.payouts import views as payouts
 from config.site.pages.policies import apply_plan as policies_together
 from config.site.pages.policies import quota_requests
 from config.site.pages.policies import views as policies
-from config.site.pages.spending import budgets
+from config.site.pages.spending import budgets, comparison
 from config.site.pages.spending import views as spend
 from config.site.pages.volumes import views as volumes
 from config.site.pages.wallet import views as wallet
@@ -137,6 +137,7 @@ page_urls: list[URLPattern] = [
     path("notifications/read", notices.read),
     path("notifications/<uuid:notice_id>", notices.open_one),
     path("spend", spend.index),
+    path("spend/comparison", comparison.index),
     path("budgets", budgets.index),
     path("budgets/<uuid:budget_id>", budgets.one),
     path("budgets/<uuid:budget_id>/end", budgets.end),

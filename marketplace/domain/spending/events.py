@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, TenantId, UserId
-from ledger.domain.money import Money
+from ledger.domain.money import Money, Rate
 
 BudgetScope = Literal["tenant", "unit", "person", "project", "kind"]
 """Whose leases count: all of the organisation, or those of one unit, person, project or kind."""
@@ -139,6 +139,26 @@ class SpendingGrantDecided(Event, name="marketplace.spending-grant-decided"):
     grant_id: UUID
     approved: bool
     by: UserId
+    at: datetime
+
+
+class ComparisonSet(Event, name="marketplace.comparison-set"):
+    """What GPUs of a model cost elsewhere, by which the platform tells what pooling saved.
+
+    cloud: the list price of a cloud. purchase: of one GPU with its part of the machine, used
+    `years` years for `utilisation_ppm` of the time. running: power, space and staff for each hour
+    of use. None: not said. source: where the figures come from.
+    """
+
+    gpu_model: str
+    currency: str
+    cloud: Rate | None
+    purchase: Money | None
+    years: int
+    utilisation_ppm: int
+    running: Rate | None
+    source: str
+    by: UserId | None
     at: datetime
 
 

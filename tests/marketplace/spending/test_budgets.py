@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import cast, get_args
 from uuid import UUID, uuid5
@@ -364,9 +364,7 @@ def test_the_forecast_is_what_is_spent_and_the_last_seven_days_again() -> None:
     KINDS,
 )
 def test_a_forecast_is_never_less_than_what_is_spent(
-    days: dict,
-    held: list,
-    kind: SpendingPeriod,  # type: ignore[type-arg]
+    days: dict[date, int], held: list[tuple[int, datetime]], kind: SpendingPeriod
 ) -> None:
     told = forecast(days, held, period=period_at(kind, NOON), now=NOON)
     assert told.spent <= told.low <= told.expected <= told.high

@@ -95,6 +95,8 @@ def index(request: HttpRequest) -> HttpResponse:
         "lines": lines,
         "places": places_of((line.spent.spent_nanos for line in lines), currencies[0]),
         "more": max(0, len(found) - ROWS_SHOWN),
+        "saved": queries.saved_by_gpu(rows)[:ROWS_SHOWN],
+        "may_compare": actor.has_platform_money,
         "sees_all": actor.sees_all,
         "sees_organisation": actor.roles & queries.SEES_ORGANISATION,
     }
