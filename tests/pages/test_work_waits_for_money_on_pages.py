@@ -37,8 +37,9 @@ class Dry(World):
 
     bid_id = BidId(UUID(int=4_711))
 
-    def begin(self) -> None:
-        self.list_gpus(0, hours=40)
+    def begin(self, *, listed: bool = False) -> None:
+        if not listed:
+            self.list_gpus(0, hours=40)
         commands.place_hold(
             self.store,
             account_id=self.account_id,
