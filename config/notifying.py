@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import ledger.funding.telling
 import ledger.telling
 import listings.telling
 import marketplace.telling
@@ -58,6 +59,7 @@ def telling(clock: Callable[[], datetime] | None) -> tuple[Policy, ...]:
     """Return what tells people that something happened. clock: None: nobody is told."""
     return (
         *ledger.telling.policies(clock=clock),
+        *ledger.funding.telling.policies(clock=clock),
         *listings.telling.policies(clock=clock),
         *marketplace.telling.policies(clock=clock),
     )

@@ -26,18 +26,8 @@ from ledger.domain.span import Window
 Role = Literal["owner", "operator", "consumer", "finance", "auditor"]
 """owner lists capacity; consumer bids; finance sees money; operator governs; auditor reads all."""
 
-AccountKind = Literal[
-    "prepaid",
-    "chargeback",
-    "earnings",
-    "fees",
-    "cash",
-    "burst",
-    "payouts",
-    "rounding",
-    "tax",
-    "stripe-fees",
-]
+PlatformKind = Literal["fees", "cash", "burst", "payouts", "rounding", "tax", "stripe-fees"]
+AccountKind = Literal["prepaid", "chargeback", "earnings", PlatformKind]
 """prepaid: a wallet that must cover its holds. chargeback: an internal cost centre, with a budget
 or without. earnings: what an owner is owed. fees: the platform's share. cash: the outside world,
 the other side of top-ups. burst: what clouds cost. payouts: what is on its way to owners.
