@@ -45,7 +45,7 @@ class ThresholdBody(Body):
     action = serializers.ChoiceField(choices=["notify", "block", "pause"])
 
 
-class SetBudget(Body):
+class SetSpendingBudget(Body):
     """A budget. subject: the id of a unit or person, a project, or a kind of work.
 
     unused_percent: the most of the amount that rolls over unused. zone: an IANA name, in which
@@ -143,7 +143,7 @@ class GrantShape(serializers.ModelSerializer[SpendingGrantRow]):
         )
 
 
-class Written(serializers.Serializer[Any]):
+class SpendingWritten(serializers.Serializer[Any]):
     """Its id, and the position at which it is written."""
 
     id = serializers.UUIDField()
@@ -158,7 +158,7 @@ class _Setting(Endpoint):
 
     def set(self, budget_id: UUID, *, changes: bool) -> Position:
         """Make it, or change one that is there."""
-        asked = self.body(SetBudget)
+        asked = self.body(SetSpendingBudget)
         asked["subject"] = queries.subject_of(self.actor, asked["scope"], asked.get("subject", ""))
         terms = _terms(asked, self.actor, budget_id, timezone.now())
         return commands.set_spending_budget(
@@ -178,7 +178,7 @@ class SpendingBudgets(_Setting):
         found = queries.standings(rows, self.store(), now=timezone.now())
         return self.listed([_standing(each) for each in found], ("id",))
 
-    @extend_schema(request=SetBudget, responses={201: Written})
+    @extend_schema(request=SetSpendingBudget, responses={201: SpendingWritten})
     def post(self, request: Request) -> Response:
         """Make one."""
         position = self.set(self.command_id, changes=False)
@@ -199,13 +199,13 @@ class OneSpendingBudget(_Setting):
             raise SpendingBudgetUnknown(budget_id=budget_id)
         return Response(_standing(found[0]))
 
-    @extend_schema(request=SetBudget, responses={200: Written})
+    @extend_schema(request=SetSpendingBudget, responses={200: SpendingWritten})
     def put(self, request: Request, budget_id: UUID) -> Response:
         """Change it; what it counts and its currency stay."""
         named(queries.spending_budgets(self.actor), budget_id)
         return Response({"id": budget_id, "position": self.set(budget_id, changes=True)})
 
-    @extend_schema(responses={200: Written})
+    @extend_schema(responses={200: SpendingWritten})
     def delete(self, request: Request, budget_id: UUID) -> Response:
         """End it."""
         position = commands.end_spending_budget(
@@ -232,7 +232,7 @@ class SpendingGrants(Endpoint):
         rows = queries.grants_of(self.actor, [budget_id])
         return self.page(rows, GrantShape, ("-asked_at", "grant_id"))
 
-    @extend_schema(request=AskGrant, responses={201: Written})
+    @extend_schema(request=AskGrant, responses={201: SpendingWritten})
     def post(self, request: Request, budget_id: UUID) -> Response:
         """Grant it; of more than a tenth of the amount a second person decides."""
         asked, now = self.body(AskGrant), timezone.now()
@@ -278,7 +278,7 @@ class ApproveSpendingGrant(_Deciding):
 
     scopes: ClassVar = {"POST": "billing:write"}
 
-    @extend_schema(request=None, responses={201: Written})
+    @extend_schema(request=None, responses={201: SpendingWritten})
     def post(self, request: Request, budget_id: UUID, grant_id: UUID) -> Response:
         """Approve it, as somebody else than who asked."""
         return self.decide(budget_id, grant_id, approved=True)
@@ -289,7 +289,7 @@ class DeclineSpendingGrant(_Deciding):
 
     scopes: ClassVar = {"POST": "billing:write"}
 
-    @extend_schema(request=None, responses={201: Written})
+    @extend_schema(request=None, responses={201: SpendingWritten})
     def post(self, request: Request, budget_id: UUID, grant_id: UUID) -> Response:
         """Decline it."""
         return self.decide(budget_id, grant_id, approved=False)

@@ -13,7 +13,7 @@ from listings.domain.sla_events import SlaStep, SlaTerms
 from marketplace.depleting import watch_accounts
 from marketplace.loops import extend_leases
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
-from tests.pages.test_work_waits_for_money_on_pages import Dry
+from tests.pages.running_dry import Dry
 from tests.pages.world import BY, CONSUMER, OWNER
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed_store")]
