@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import get_args
@@ -29,6 +29,7 @@ from ledger.domain.periods import Period
 from ledger.eventstore.port import Position
 from ledger.exports.kinds import Category, Once, once
 from ledger.models import AccountRow, PostingRow, StorageChargeRow, UsageChargeRow
+from ledger.queries.invoices import InvoiceNumbers
 
 CHUNK = 2_000
 BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -116,6 +117,8 @@ class Charge:
     use: Use | None = None
     storage: Storage | None = None
     once: Once | None = None
+    document: str = ""
+    """The number of the invoice or credit note that it is on; empty: none."""
 
     @property
     def category(self) -> Category:
@@ -134,12 +137,26 @@ _charge, _use = maker(Charge), maker(Use)
 def charges(actor: Actor, *, period: Period, position: Position) -> Iterator[Charge]:
     """Yield every charge of a period that was recorded up to `position` and `actor` may see."""
     payers = payers_of(actor)
-    yield from heapq.merge(
+    numbers = InvoiceNumbers(actor, position=position)
+    found = heapq.merge(
         _usage(actor, payers, period, position),
         _storage(actor, payers, period, position),
         _others(actor, payers, period, position),
         key=lambda charge: charge.position,
     )
+    if not numbers.are_there:
+        yield from found
+        return
+    for charge in found:
+        yield replace(charge, document=_document_of(charge, numbers, str(period)))
+
+
+def _document_of(charge: Charge, numbers: InvoiceNumbers, period: str) -> str:
+    if charge.once is not None and charge.once.is_payment:
+        return ""
+    if charge.once is not None and charge.once.names_document:
+        return charge.reference
+    return numbers.of(charge.payer.account_id, period=period, position=charge.position)
 
 
 def payers_of(actor: Actor) -> dict[UUID, Payer]:

@@ -64,7 +64,11 @@ def shared_part(charge: Charge, *, period: Period) -> Row:
 
 def own_part(charge: Charge) -> Row:
     """Return the columns of one charge alone; always the same ones for the same `shared_key`."""
-    row = {"x_JournalEntryId": charge.entry_id, "x_LeaseId": charge.lease_id}
+    row = {
+        "InvoiceId": charge.document,
+        "x_JournalEntryId": charge.entry_id,
+        "x_LeaseId": charge.lease_id,
+    }
     if charge.use is not None:
         return row | _use_own(charge, charge.use)
     if charge.storage is not None:

@@ -26,6 +26,8 @@ class Once:
     category: Category
     words: str
     is_payment: bool = False
+    names_document: bool = False
+    """Its reference is the number of its invoice or credit note."""
 
 
 def once(kind: EntryKind) -> Once | None:
@@ -42,11 +44,13 @@ def once(kind: EntryKind) -> Once | None:
         case "sla-credit":
             return Once("Credit", "Service below what was promised: lease {lease}, {reference}")
         case "rounding":
-            return Once("Adjustment", "Rounding of invoice {reference} to whole cents")
+            return Once(
+                "Adjustment", "Rounding of invoice {reference} to whole cents", names_document=True
+            )
         case "tax":
-            return Once("Tax", "Tax on invoice {reference}")
+            return Once("Tax", "Tax on invoice {reference}", names_document=True)
         case "credit":
-            return Once("Credit", "Credit note {reference}")
+            return Once("Credit", "Credit note {reference}", names_document=True)
         case "refund":
             return Once("Credit", "Funds paid back: {reference}", is_payment=True)
         case "dispute":

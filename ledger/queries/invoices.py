@@ -114,6 +114,11 @@ class InvoiceNumbers:
             for account_id, found in covers.items()
         }
 
+    @property
+    def are_there(self) -> bool:
+        """Tell if there is any invoice at all."""
+        return bool(self._covers)
+
     def of(self, account_id: UUID, *, period: str, position: int) -> str:
         """Return the number of the invoice that an entry is on; empty: none, or a receipt.
 

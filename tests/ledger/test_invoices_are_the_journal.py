@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.db.models import Sum
 
-from ledger import invoicing
+from ledger import exports, invoicing
 from ledger.commands.invoices import MonthOpenStill, issue_invoice
 from ledger.composing import BILLED, compose
 from ledger.domain.account_ids import funds_account, rounding_account, tax_account
@@ -35,6 +35,7 @@ from tests.conftest import SOMEBODY
 from tests.ledger import busy_month, invoiced
 from tests.ledger import ledgerbook as book
 from tests.ledger.busy_month import AUDITOR
+from tests.ledger.exported import nanos, rows_of
 from tests.ledger.invoiced import JOAN, LATER, MONTH
 from tests.ledger.ledgerbook import hours, usd
 
@@ -306,3 +307,20 @@ def test_rows_of_invoices_are_what_their_streams_say(busy: MemoryStore) -> None:
     rebuild(busy, INVOICES)
 
     assert fingerprint(tables) == before
+
+
+def test_the_rows_of_an_export_that_name_an_invoice_are_its_total(busy: MemoryStore) -> None:
+    invoiced.issue(busy)
+    invoiced.credit(busy, of(CHEM), ("001", CENT))
+    summed: dict[str, int] = defaultdict(int)
+    position = read_up_to("ledger.money")
+    for period in (MONTH, MONTH.next):
+        parts = exports.export(AUDITOR, "focus", period=period, position=position)
+        for row in rows_of(b"".join(parts).decode()):
+            summed[row["InvoiceId"]] += nanos(row["BilledCost"])
+
+    for account_id in (CHEM, RENDER):
+        assert summed[of(account_id).number] == of(account_id).total_nanos
+    assert of(ASTRO).number not in summed
+    [note] = CreditNoteRow.objects.all()
+    assert summed[note.number] == -CENT
