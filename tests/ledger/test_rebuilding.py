@@ -58,6 +58,7 @@ from metering.domain.idle_events import IdleRuleSet, IdleWarned
 from tests.access import world
 from tests.conftest import NOON, SOMEBODY
 from tests.contracts.stored import example
+from tests.ledger.used_wallet import use_wallet
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -126,9 +127,10 @@ def write(store: EventStore, events: Sequence[Recorded]) -> None:
 
 def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     """Add what two days of the demo leave out: a rented instance, a gap, a bid that may spill, a
-    lease that is idle, work that comes home, a month that is closed.
+    lease that is idle, work that comes home, a month that is closed, a wallet that cards fill.
     """
     world.found("renter")
+    use_wallet(store)
     lease = next(e for r in days if isinstance(e := r.event, LeaseScheduled))
     window = Window(lease.window.starts_at, lease.window.starts_at + timedelta(seconds=30))
     gpu_uuid = lease.shares[0].gpu_uuids[0]
