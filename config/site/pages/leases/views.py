@@ -369,8 +369,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "length": row.ends_at - row.starts_at,
         "undisturbed_until": undisturbed_until_of(row),
         "paused_from": paused_from_of(actor, row),
-        "work": work_of(row, now),
-        "sla": sla_of_lease(row),
+        "work": work_of(row, now) | {"sla": sla_of_lease(row)},
         "connect": connect_of(actor, row),
         "idle": idle_of(actor, row, now),
     }
