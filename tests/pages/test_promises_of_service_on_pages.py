@@ -54,7 +54,9 @@ def test_a_promise_is_made_on_the_offers_page_and_shown_on_the_lease(world: Worl
     world.settle()
 
     assert done.status_code == 302
-    assert OfferRow.objects.get(pk=world.offer_id).sla["start_by_seconds"] == 120
+    said = OfferRow.objects.get(pk=world.offer_id).sla
+    assert said is not None
+    assert said["start_by_seconds"] == 120
     sentence = "The work starts within 120 seconds of the lease"
     assert sentence in text(owner.get(page).content)
     [listed] = consumer.get("/api/v1/listings").json()["data"]
