@@ -28,10 +28,10 @@ FORMS = ("focus", "focus-parquet")
 
 FILL_ACCOUNTS = """
 INSERT INTO ledger_accountrow (account_id, tenant_id, subscriber_id, kind, title, currency,
-    overdraft_nanos, total_nanos, held_nanos, available_nanos, opened_at)
+    overdraft_nanos, total_nanos, held_nanos, available_nanos, short_nanos, opened_at)
 SELECT md5('account' || n)::uuid, md5('tenant' || n %% 20)::uuid, md5('unit' || n)::uuid,
     CASE WHEN n %% 2 = 0 THEN 'prepaid' ELSE 'chargeback' END, 'Unit ' || n, 'USD',
-    NULL, 0, 0, 0, now()
+    NULL, 0, 0, 0, 0, now()
 FROM generate_series(0, %(accounts)s - 1) AS n"""
 FILL_CHARGES = """
 INSERT INTO ledger_usagechargerow (entry_id, position, period, account_id, tenant_id,

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.soak]
 ENTRIES = 60_000
 FILL = """
 INSERT INTO ledger_accountrow (account_id, tenant_id, subscriber_id, kind, title, currency,
-    overdraft_nanos, total_nanos, held_nanos, available_nanos, opened_at)
+    overdraft_nanos, total_nanos, held_nanos, available_nanos, short_nanos, opened_at)
 SELECT md5(kind || n)::uuid, md5('tenant')::uuid, NULL, kind, kind || ' ' || n, 'USD',
-    NULL, 0, 0, 0, now()
+    NULL, 0, 0, 0, 0, now()
 FROM generate_series(0, 19) AS n, (VALUES ('chargeback'), ('earnings'), ('fees')) AS kinds (kind)
 WHERE kind <> 'fees' OR n = 0;
 INSERT INTO ledger_journalentryrow (entry_id, position, period, day, kind, account_id, lease_id,
