@@ -81,8 +81,7 @@ class Env:
     round_seconds: int = 60
     """Time between clearing rounds for patient bids."""
     kernels: str = ""
-    """Where the engine's compiled kernels are kept; empty: `kernels` under `home`. An image may
-    bring them along: `manage.py compile` makes them."""
+    """Where compiled kernels are (`manage.py compile` makes them); empty: `home`/kernels."""
     usage_window_seconds: int = 3_600
     """Length of a usage window: what is rated and captured at once. Divides an hour."""
     meter_grace_seconds: int = 86_400
@@ -141,10 +140,9 @@ class Env:
     storage_region: str = "us-east-1"
     """Region of the bucket."""
     exports_to: str = ""
-    """Where exports of closed months are brought: a folder from `/` on, or `s3://bucket/prefix`
-    (with the region and address of `storage_*`). Empty: nowhere; people load them."""
+    """Exports of closed months go there: a folder `/…` or `s3://bucket/prefix`; empty: nowhere."""
     exports_formats: str = "focus,gl,beancount"
-    """Which forms of them, separated by commas: `offpeak export` has the names."""
+    """Which forms of them, separated by commas."""
     files_gib_max: int = 100
     """How many GiB of files each organisation may keep."""
     volumes_gib_max: int = 100
