@@ -74,7 +74,7 @@ class SetBillingDetails(Body):
         }
 
 
-class PartyShape(serializers.Serializer[Any]):
+class PrintedPartyShape(serializers.Serializer[Any]):
     """A party as it is printed."""
 
     name = serializers.CharField()
@@ -88,7 +88,7 @@ class BillingDetailsShape(serializers.Serializer[Any]):
     """What is on record of a party: an organisation or a business unit."""
 
     party_id = serializers.UUIDField()
-    details = PartyShape()
+    details = PrintedPartyShape()
     scheme = serializers.CharField()
     due_days = serializers.IntegerField()
     issues_by_itself = serializers.BooleanField()
@@ -133,8 +133,8 @@ class InvoiceShape(serializers.Serializer[Any]):
     subscriber_id = serializers.UUIDField(allow_null=True)
     period = serializers.CharField()
     currency = serializers.CharField()
-    issuer = PartyShape()
-    payer = PartyShape()
+    issuer = PrintedPartyShape()
+    payer = PrintedPartyShape()
     exact = AmountField()
     net = AmountField()
     tax = AmountField()

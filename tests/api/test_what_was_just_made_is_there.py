@@ -18,6 +18,8 @@ from ledger.rest import Endpoint
 from tests.access.world import Party, follow, found
 
 OF_THE_STREAM_ALONE = {
+    "budgets/<uuid:budget_id>/grants/<uuid:grant_id>/approve",
+    "budgets/<uuid:budget_id>/grants/<uuid:grant_id>/decline",
     "burst/home-policy",
     "market/depth",
     "market/quotes",

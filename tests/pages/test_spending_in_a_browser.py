@@ -12,7 +12,7 @@ from ledger.domain.ids import UserId
 from ledger.models import Person
 from tests.marketplace.support.spent import Spender
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
-from tests.pages.test_spending_on_pages import made
+from tests.pages.budget_form import made
 from tests.pages.world import CONSUMER, World
 
 

@@ -10,23 +10,10 @@ from django.test import Client
 
 from marketplace.models.spending import SpendingDayRow
 from tests.marketplace.support.spent import Spender
+from tests.pages.budget_form import BUDGET, made
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
-
-BUDGET = {
-    "title": "Language models",
-    "scope": "tenant",
-    "amount": "10.00",
-    "period": "month",
-    "roll_over": "none",
-    "unused": "0",
-    "notify_first": "50",
-    "notify_second": "80",
-    "full": "100",
-    "action": "block",
-    "zone": "Europe/Berlin",
-}
 
 
 @pytest.fixture
@@ -34,13 +21,6 @@ def spender() -> Spender:
     world = World()
     world.found()
     return Spender(world)
-
-
-def made(spender: Spender, finance: Client, **changed: str) -> str:
-    answer = finance.post("/budgets", {**BUDGET, "token": str(uuid4()), **changed})
-    assert answer.status_code == 302, answer.content.decode()
-    spender.look()
-    return answer["Location"].split("?")[0]
 
 
 def text(client: Client, path: str) -> str:

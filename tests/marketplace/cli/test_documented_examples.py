@@ -20,6 +20,7 @@ from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
 
 PLACES = (
     "BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION", "FOLDER",
+    "BUDGET", "GRANT",
 )  # fmt: skip
 LASTING = ("logs", "run", "ssh", "port-forward", "cp")
 """Commands that last as long as what they reach: here the market refuses their first request."""
@@ -75,6 +76,25 @@ ANSWER: dict[str, Any] = {
     "manifest": sha256(EMPTY).hexdigest(),
     "links": {sha256(EMPTY).hexdigest(): {"url": "/api/v1/blob", "headers": {}}},
 }
+BUDGET: dict[str, Any] = {
+    "id": BID,
+    "title": "Language models",
+    "scope": "tenant",
+    "subject": "",
+    "amount": "500.000000000",
+    "currency": "USD",
+    "period": "month",
+    "period_starts_at": "2026-12-01T00:00:00Z",
+    "period_ends_at": "2027-01-01T00:00:00Z",
+    "roll_over": "none",
+    "unused_percent": 0,
+    "zone": "UTC",
+    "blocked": False,
+    "thresholds": [{"at_percent": 80, "action": "notify"}],
+    "forecast": {"expected": "1.000000000", "low": "0.500000000", "high": "2.000000000"},
+}
+EXPORTED = b"a,b\n"
+MANIFEST = {"bytes": len(EXPORTED), "sha256": sha256(EXPORTED).hexdigest(), "position": 1}
 
 
 def documents() -> list[Path]:
@@ -114,8 +134,9 @@ def test_a_documented_command_is_understood_and_asks_the_market(
         found = Fetched(tmp_path / "train", "elsewhere.example/train")
         monkeypatch.setattr(elsewhere, "fetch", lambda wanted, into, found=found: found)
     tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
-    known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants, "GET blob": EMPTY}
+    known: dict[str, Any] = {"GET exports": EXPORTED, "GET tenants": tenants, "GET blob": EMPTY}
     known[f"GET leases/{BID}/idle"] = {"rule": None}
+    known["GET exports/manifest"], known[f"GET budgets/{BID}"] = MANIFEST, BUDGET
     known["POST folders/missing"] = known["POST volumes/data/missing"] = {"links": {}}
     lasts = words[0] in LASTING
     refusal = {"code": "not-now", "detail": "Not now."}
