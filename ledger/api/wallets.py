@@ -162,6 +162,7 @@ class TopUpDetail(Endpoint):
     @extend_schema(responses=TopUpShown)
     def get(self, request: Request, account_id: UUID, payment_id: UUID) -> Response:
         """Show how it stands, and where to pay it."""
+        _account(self.actor, account_id)
         return Response(TopUpShown(queries.top_up(self.actor, PaymentId(payment_id))).data)
 
 

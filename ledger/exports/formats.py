@@ -30,7 +30,10 @@ PIECE_BYTES = 65_536
 
 
 class ExportFormatUnknown(Invalid):
-    """There is no such export. `known` has them all, such as focus, gl and beancount."""
+    """There is no such export.
+
+    Known are focus, gl, beancount, hledger, xlsx and forms of them; the page of exports lists all.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ PLATFORM_ONLY = {
     "POST tenants",
     "POST accounts",
     "POST accounts/<uuid:account_id>/funds",
+    "POST accounts/<uuid:account_id>/refunds/<uuid:refund_id>/approve",
     "POST lab",
     "POST quotas",
     "POST quotas/counting",
@@ -356,6 +357,21 @@ BODIES: Mapping[str, Body] = {
         "amount": "5.00",
         "currency": "USD",
         "reference": "a gift",
+    },
+    "POST accounts/<uuid:account_id>/top-ups": lambda its, own: {
+        "amount": "5.00",
+        "currency": "USD",
+    },
+    "POST accounts/<uuid:account_id>/refunds": lambda its, own: {
+        "amount": "1.00",
+        "currency": "USD",
+        "reason": "mine",
+    },
+    "PUT accounts/<uuid:account_id>/automatic-top-up": lambda its, own: {
+        "below": "5.00",
+        "amount": "50.00",
+        "most_per_day": "100.00",
+        "method": str(its.ids["method"]),
     },
     "PATCH bids/<uuid:bid_id>": lambda its, own: {"limit": "1.50"},
     "PUT agent/host": lambda its, own: {

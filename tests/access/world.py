@@ -43,6 +43,8 @@ from ledger.domain.ids import (
     LeaseId,
     MaintenanceId,
     OfferId,
+    PaymentId,
+    RefundId,
     SubscriberId,
     TenantId,
     TokenId,
@@ -62,8 +64,16 @@ from ledger.domain.notices import To, notice_id_of
 from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
 from ledger.domain.payout_events import BankDetailsProposed, PayoutRequested
 from ledger.domain.periods import Period
+from ledger.domain.returns import refund_hold
 from ledger.domain.span import Window
 from ledger.domain.tokens import SCOPES
+from ledger.domain.wallet_events import (
+    MethodSaved,
+    PayerKnown,
+    PaymentRequested,
+    PaymentSucceeded,
+    RefundAsked,
+)
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Expect, Meta, NewEvent
 from ledger.following import follow_projections
@@ -159,6 +169,7 @@ def found(slug: str) -> Party:
     by = Meta(actor="user:founder", tenant_id=tenant_id_of(slug))
     _trade(party, title, by, now)
     _pay(party, by, now)
+    _top_up(party, title, by, now)
     _contest(party, by, now)
     _burst(party, title, by, now)
     _limit(party, title, by, now)
@@ -379,6 +390,48 @@ def _pay(party: Party, by: Meta, now: datetime) -> None:
         "details_id": details_id,
         "file_id": uuid4(),
     }
+
+
+def _top_up(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """Let it top up by a card that is kept, and ask for some of it back."""
+    ids, account_id = party.ids, AccountId(party.ids["account_id"])
+    ids |= {"payment_id": uuid4(), "refund_id": uuid4(), "method": uuid4()}
+    user_id, money, payment_id = UserId(ids["user_id"]), Money(UNITS), PaymentId(ids["payment_id"])
+    refund_id = RefundId(ids["refund_id"])
+    held = HoldPlaced(
+        account_id=account_id,
+        hold_id=refund_hold(refund_id),
+        money=money,
+        purpose="refund",
+        at=now,
+    )
+    append(f"account-{account_id}", held, by=by)
+    append(
+        f"wallet-{account_id}",
+        PayerKnown(account_id=account_id, payer=title, at=now),
+        MethodSaved(account_id=account_id, method=str(ids["method"]), label=title, at=now),
+        PaymentRequested(
+            account_id=account_id,
+            payment_id=payment_id,
+            money=money,
+            way="saved",
+            method=str(ids["method"]),
+            asked_by=user_id,
+            at=now,
+        ),
+        PaymentSucceeded(
+            account_id=account_id, payment_id=payment_id, intent=title, money=money, at=now
+        ),
+        RefundAsked(
+            account_id=account_id,
+            refund_id=refund_id,
+            money=money,
+            reason=title,
+            asked_by=user_id,
+            at=now,
+        ),
+        by=by,
+    )
 
 
 def _limit(party: Party, title: str, by: Meta, now: datetime) -> None:

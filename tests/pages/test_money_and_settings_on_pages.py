@@ -125,7 +125,7 @@ def test_an_unknown_export_names_the_known_ones(finance: Client) -> None:
     answer = finance.get("/finance/export/pdf?period=2026-11")
 
     assert answer.status_code == 422
-    assert b"Known are focus, beancount and gl." in answer.content
+    assert b"Known are focus, gl, beancount, hledger, xlsx" in answer.content
 
 
 def made(answer_text: str) -> str:
