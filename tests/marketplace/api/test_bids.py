@@ -56,6 +56,7 @@ def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, marke
         "secret_variables": [],
         "volumes": [],
         "end_when_idle_seconds": None,
+        "project": "",
     }
     granted = next(iter(market.grants().values()))
     assert isinstance(granted, LeaseGranted)
