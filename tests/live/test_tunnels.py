@@ -193,9 +193,11 @@ def test_what_is_open_ends_with_the_lease(place: Place) -> None:
     """The last of this module: after it nothing runs any more."""
     lease = str(place.lease.lease_id)
     shell = place.command("ssh", lease, "--", "echo in; sleep 600")
-    forwarding = place.command("port-forward", lease, f"{free_port()}:8888")
+    local = free_port()
+    forwarding = place.command("port-forward", lease, f"{local}:8888")
     assert shell.stdout is not None
     assert shell.stdout.readline() == "in\n"
+    until(lambda: listens(local))
 
     place.runtime.kill(place.lease.lease_id)
     began = time.monotonic()

@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 import pytest
 from django.test import Client
 
+from ledger.domain.money import Money
 from ledger.models import AccountWatchRow, InboxRow
 from marketplace.depleting import watch_accounts
 from marketplace.domain.facts.close_reasons import AWAITS_MONEY
 from marketplace.domain.leases.renewals import next_id
 from marketplace.loops import extend_leases, go_on_where_there_is_money
 from marketplace.models import BidRow, LeaseShareRow, MoneyWaitRow
+from marketplace.queries.depletion import forecasts
 from tests.pages.reading import text
 from tests.pages.running_dry import HOUR, UNIT, Dry
 from tests.pages.world import CONSUMER, OWNER
@@ -50,7 +52,9 @@ def test_a_wallet_runs_dry_is_warned_pauses_is_topped_up_and_goes_on(dry: Dry) -
     row = AccountWatchRow.objects.get(account_id=dry.account_id)
     assert (row.level, row.depletes) == (95, True)
     told = finance.get(f"/api/v1/accounts/{dry.account_id}/forecast").json()
-    assert (told["left"], told["used_ppm"], told["per_hour"]) == ("1.00", 990_000, "2.00")
+    assert (told["left"], told["used_ppm"]) == ("1.00", 990_000)
+    [seen] = forecasts([dry.account_id], now=dry.lease.starts_at).values()
+    assert seen.per_hour == Money(2 * UNIT)
     assert datetime.fromisoformat(told["lasts_until"]) == ends_at + HOUR / 2
     assert "99.0% of $100.00 used" in shown(finance, "/finance")
 

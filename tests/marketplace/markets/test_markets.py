@@ -118,7 +118,7 @@ def test_each_market_has_a_loop_and_a_process_of_its_own() -> None:
     assert {"clearing", "clearing-eu", "clearing-us"} <= names
     groups = loop_groups(env)
     assert groups["engine-eu"] == ("clearing-eu",)
-    assert groups["snapshots"] == ("snapshots", "snapshots-eu", "snapshots-us"), "no engine's"
+    assert {"snapshots", "snapshots-eu", "snapshots-us"} <= set(groups["snapshots"]), "no engine's"
     assert {loop for group in groups.values() for loop in group} >= names - {"bursting", "reaper"}
 
 

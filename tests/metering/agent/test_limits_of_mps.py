@@ -181,12 +181,13 @@ def test_limits_follow_the_largest_share_that_is_leased(
     brought_up(daemons, LARGE, SMALL)
     assert control.ask("get_default_active_thread_percentage") == "75.0"
 
-    def is_lower() -> bool:
+    def are_lower() -> bool:
         daemons.tidy([SMALL])
-        return control.ask("get_default_active_thread_percentage") == "25.0"
+        share = control.ask("get_default_active_thread_percentage")
+        memory = control.ask(f"get_default_device_pinned_mem_limit {CARD.uuid}")
+        return (share, memory) == ("25.0", "20000M")
 
-    until(is_lower)
-    assert control.ask(f"get_default_device_pinned_mem_limit {CARD.uuid}") == "20000M"
+    until(are_lower)
 
 
 @ROOT
