@@ -52,6 +52,7 @@ from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
 from ledger.funding.reconciling import stripe_is_reconciled
 from ledger.paying import payouts_add_up
+from ledger.queries.invoices_add_up import journal_and_invoices
 from ledger.queries.payouts_add_up import files_and_bank, payouts_and_files
 from ledger.reacting import Reacting
 from ledger.rest.idempotency import forget_old_keys
@@ -93,7 +94,7 @@ def legs_compared(env: Env) -> tuple[Comparing, ...]:
     """Return what `reconcile` compares besides the books themselves, in the order of the money."""
     kept = timedelta(days=env.samples_kept_days)
     of_use = partial(samples_and_windows, kept=kept), windows_and_charges
-    return (*of_use, payouts_and_files, files_and_bank)
+    return (*of_use, journal_and_invoices, payouts_and_files, files_and_bank)
 
 
 log = structlog.get_logger()

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC
-from typing import Any, get_args
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, Sum
 from django.db.models.functions import TruncMonth
 
-from ledger.domain.billed import TITLES, category_of
+from ledger.domain.billed import BILLED, TITLES, category_of
 from ledger.domain.billing_details import DUE_DAYS_DEFAULT
 from ledger.domain.ids import AccountId, SubscriberId, TenantId
 from ledger.domain.invoice_events import InvoiceKind, PartyDetails, TaxScheme
 from ledger.domain.invoices import Draft, DraftLine
-from ledger.domain.journal import EntryKind
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period
@@ -38,9 +37,6 @@ from ledger.models import (
     UsageChargeRow,
 )
 
-BILLED: tuple[EntryKind, ...] = tuple(
-    kind for kind in get_args(EntryKind) if category_of(kind) is not None
-)
 WITH_ROWS = ("usage", "storage")
 """Kinds whose charges have rows of their own that say what for."""
 THOUSAND = 1_000

@@ -20,10 +20,11 @@ from ledger.commands.invoices import (
     post_invoice,
 )
 from ledger.commands.notices import give_notice
-from ledger.composing import BILLED, compose
+from ledger.composing import compose
 from ledger.documents import RENDERER, pdf_of
 from ledger.documents.papers import credit_paper, invoice_paper
 from ledger.domain.accounts import PAYING_KINDS
+from ledger.domain.billed import BILLED
 from ledger.domain.ids import AccountId, TenantId, UserId
 from ledger.domain.invoice_events import CreditNoteIssued, InvoiceIssued
 from ledger.domain.invoices import InvoiceIssuedBefore, Invoices, NothingToInvoice

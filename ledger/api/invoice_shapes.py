@@ -52,6 +52,7 @@ class SetBillingDetails(Body):
     country = TextField(max_length=2, required=False, allow_blank=True)
     vat_id = TextField(max_length=40, required=False, allow_blank=True)
     email = TextField(max_length=254, required=False, allow_blank=True)
+    purchase_order = TextField(max_length=120, required=False, allow_blank=True)
     scheme = serializers.ChoiceField(["none", "eu-vat"], required=False)
     due_days = CountField(value_max=DUE_DAYS_MAX, required=False)
     issues_by_itself = serializers.BooleanField(required=False)
@@ -67,6 +68,7 @@ class SetBillingDetails(Body):
                 country=asked.get("country", ""),
                 vat_id=asked.get("vat_id", ""),
                 email=asked.get("email", ""),
+                purchase_order=asked.get("purchase_order", ""),
             ),
             "scheme": own.get("scheme", "none"),
             "due_days": own.get("due_days", DUE_DAYS_DEFAULT),
@@ -82,6 +84,7 @@ class PrintedPartyShape(serializers.Serializer[Any]):
     country = serializers.CharField(allow_blank=True)
     vat_id = serializers.CharField(allow_blank=True)
     email = serializers.CharField(allow_blank=True)
+    purchase_order = serializers.CharField(allow_blank=True, required=False)
 
 
 class BillingDetailsShape(serializers.Serializer[Any]):

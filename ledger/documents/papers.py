@@ -42,6 +42,8 @@ def invoice_paper(row: InvoiceRow) -> Document:
     else:
         facts.insert(2, ("Due", day(row.issued_at + timedelta(days=row.due_days))))
         notes.append(exact_words(row))
+    if order := row.payer.get("purchase_order"):
+        facts.insert(-1, ("Your order", order))
     if row.kind == "internal":
         notes.insert(0, "Billed within one organisation; no tax applies.")
     return Document(

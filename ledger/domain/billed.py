@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import assert_never, get_args
 
 from ledger.domain.invoice_events import LineCategory
 from ledger.domain.journal import EntryKind
@@ -38,3 +38,9 @@ def category_of(kind: EntryKind) -> LineCategory | None:
             return None
         case _:
             assert_never(kind)
+
+
+BILLED: tuple[EntryKind, ...] = tuple(
+    kind for kind in get_args(EntryKind) if category_of(kind) is not None
+)
+"""The kinds of entries that are on an invoice of the account that pays."""

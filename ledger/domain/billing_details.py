@@ -19,6 +19,7 @@ ADDRESS_LINES_MAX = 6
 DUE_DAYS_MAX = 365
 DUE_DAYS_DEFAULT = 30
 EMAIL_LENGTH_MAX = 254
+PURCHASE_ORDER_LENGTH_MAX = 40
 _COUNTRY = re.compile(r"[A-Z]{2}")
 _EMAIL = re.compile(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+\.[^@\s<>,;:\"]+")
 
@@ -37,6 +38,10 @@ class AddressTooLong(Invalid):
 
 class EmailUnreadable(Invalid):
     """An invoice is sent to one address, such as invoices@example.org."""
+
+
+class PurchaseOrderTooLong(Invalid):
+    """A purchase order's number has at most forty characters."""
 
 
 class DueDaysOutOfRange(Invalid):
@@ -61,9 +66,12 @@ def details_read(details: PartyDetails) -> PartyDetails:
     """Return details as they are printed.
 
     Raises: BillingNameMissing, CountryUnreadable, AddressTooLong, VatIdUnreadable,
-        EmailUnreadable, TextUnreadable.
+        EmailUnreadable, PurchaseOrderTooLong, TextUnreadable.
     """
     need_text(details.name, *details.address, length_max=NAME_LENGTH_MAX)
+    need_text(details.purchase_order, length_max=NAME_LENGTH_MAX)
+    if len(details.purchase_order.strip()) > PURCHASE_ORDER_LENGTH_MAX:
+        raise PurchaseOrderTooLong()
     if not details.name.strip():
         raise BillingNameMissing()
     lines = tuple(line.strip() for line in details.address if line.strip())
@@ -78,6 +86,7 @@ def details_read(details: PartyDetails) -> PartyDetails:
         country=country,
         vat_id=vat_id_read(details.vat_id),
         email=_email_read(details.email.strip()),
+        purchase_order=details.purchase_order.strip(),
     )
 
 

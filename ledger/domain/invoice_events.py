@@ -23,13 +23,17 @@ TaxScheme = Literal["none", "eu-vat"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartyDetails:
-    """Who issues or gets an invoice, as it is printed. country: ISO 3166, for tax; empty: none."""
+    """Who issues or gets an invoice, as it is printed. country: ISO 3166, for tax; empty: none.
+
+    purchase_order: what the payer wants its invoices to name.
+    """
 
     name: str
     address: tuple[str, ...] = ()
     country: str = ""
     vat_id: str = ""
     email: str = ""
+    purchase_order: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,7 @@ class CreditedLine:
     nanos: int
 
 
-class BillingDetailsSet(Event, name="ledger.billing-details-set"):
+class BillingDetailsSet(Event, name="ledger.billing-details-set", version=2, grown_from=1):
     """How a party is named on invoices, and where they are sent.
 
     party_id: a tenant, or a business unit of it. scheme, due_days, issues_by_itself: of who issues
@@ -91,7 +95,7 @@ class BillingDetailsSet(Event, name="ledger.billing-details-set"):
     at: datetime
 
 
-class InvoiceIssued(Event, name="ledger.invoice-issued"):
+class InvoiceIssued(Event, name="ledger.invoice-issued", version=2, grown_from=1):
     """A month of an account was invoiced.
 
     as_of: entries up to that position are in it. exact_nanos: what the journal has of its lines;

@@ -24,7 +24,10 @@ class TaxCountryMissing(Refusal):
 
 
 class VatIdUnreadable(Invalid):
-    """A VAT id is the two letters of its country and up to twelve letters and digits."""
+    """A VAT id is the two letters of its country and up to twelve letters and digits.
+
+    In the EU each country has a form of its own, such as DE123456789 and FR12345678901.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,16 @@ EU_RATES_PERCENT_TIMES_TEN = {
 
 VAT_PREFIX = {"GR": "EL"}
 _VAT_ID = re.compile(r"[A-Z]{2}[0-9A-Z+*]{2,12}")
+_EU_VAT_IDS = {
+    "AT": r"U\d{8}", "BE": r"[01]\d{9}", "BG": r"\d{9,10}", "CY": r"\d{8}[A-Z]",
+    "CZ": r"\d{8,10}", "DE": r"\d{9}", "DK": r"\d{8}", "EE": r"\d{9}", "EL": r"\d{9}",
+    "ES": r"[0-9A-Z]\d{7}[0-9A-Z]", "FI": r"\d{8}", "FR": r"[0-9A-Z]{2}\d{9}", "HR": r"\d{11}",
+    "HU": r"\d{8}", "IE": r"\d[0-9A-Z+*]\d{5}[A-Z]{1,2}", "IT": r"\d{11}",
+    "LT": r"\d{9}|\d{12}", "LU": r"\d{8}", "LV": r"\d{11}", "MT": r"\d{8}",
+    "NL": r"[0-9A-Z+*]{12}", "PL": r"\d{10}", "PT": r"\d{9}", "RO": r"\d{2,10}",
+    "SE": r"\d{12}", "SI": r"\d{8}", "SK": r"\d{10}",
+}  # fmt: skip
+"""What follows the letters of each country. Source: VIES of the European Commission."""
 REVERSE_CHARGE = (
     "Reverse charge: VAT is to be accounted for by the recipient (Article 196 of Council Directive"
     " 2006/112/EC)."
@@ -115,7 +128,8 @@ def vat_id_read(text: str) -> str:
     Raises: VatIdUnreadable.
     """
     plain = re.sub(r"[\s.-]", "", text).upper()
-    if plain and not _VAT_ID.fullmatch(plain):
+    form = _EU_VAT_IDS.get(plain[:2], ".*")
+    if plain and not (_VAT_ID.fullmatch(plain) and re.fullmatch(form, plain[2:])):
         raise VatIdUnreadable(given=text[:40])
     return plain
 

@@ -14,6 +14,7 @@ from . import (
     accounts,
     bids,
     copying,
+    credit_notes,
     ending,
     files,
     hosts,
@@ -134,6 +135,7 @@ app.add_typer(accounts.funds, name="funds")
 app.add_typer(accounts.credit_limits, name="credit-limits")
 app.add_typer(spending.app, name="budgets")
 app.add_typer(invoices.app, name="invoices")
+app.add_typer(credit_notes.app, name="credit-notes")
 
 
 def _version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .forms import money
-from .session import session_of
+from .session import Session, session_of
 
 app = typer.Typer(help="Invoices, receipts and credit notes.", no_args_is_help=True)
 
@@ -59,13 +59,7 @@ def pdf(
 ) -> None:
     """Download an invoice as PDF."""
     session = session_of(context)
-    target = to or Path(f"{number}.pdf")
-    draft = target.with_name(f".{target.name}.part")
-    with draft.open("wb") as file:
-        for part in session.client.download(f"invoices/{number}/pdf"):
-            file.write(part)
-    draft.rename(target)
-    session.printer.say(f"Wrote {target}.")
+    save_pdf(session, f"invoices/{number}/pdf", to or Path(f"{number}.pdf"))
 
 
 @app.command("issue")
@@ -79,3 +73,13 @@ def issue(
     session.printer.say(f"{len(said['issued'])} issued, {said['left']} left.")
     if said["refused"]:
         session.printer.table(said["refused"], REFUSED, empty="")
+
+
+def save_pdf(session: Session, path: str, target: Path) -> None:
+    """Write a file that the market sends, whole or not at all."""
+    draft = target.with_name(f".{target.name}.part")
+    with draft.open("wb") as file:
+        for part in session.client.download(path):
+            file.write(part)
+    draft.rename(target)
+    session.printer.say(f"Wrote {target}.")

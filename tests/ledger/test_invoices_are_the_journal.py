@@ -10,9 +10,10 @@ from django.db.models import Sum
 
 from ledger import exports, invoicing
 from ledger.commands.invoices import MonthOpenStill, issue_invoice
-from ledger.composing import BILLED, compose
+from ledger.composing import compose
 from ledger.domain.account_ids import funds_account, rounding_account, tax_account
 from ledger.domain.accounts import FundsInsufficient
+from ledger.domain.billed import BILLED
 from ledger.domain.ids import AccountId
 from ledger.domain.invoices import InvoiceIssuedBefore, NothingToInvoice
 from ledger.domain.parties import PLATFORM_ID

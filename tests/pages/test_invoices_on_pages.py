@@ -130,7 +130,9 @@ def test_an_organisation_says_how_it_is_named(invoiced: World) -> None:
 
     form = {"name": "Cirrus SARL", "address": "1 rue\n\nParis", "country": "fr"}
     page = post(grace, invoiced, "billing-details", **form, vat_id="nonsense!")
-    assert "A VAT id is the two letters" in page
+    assert page.count("A VAT id is the two letters") == 1, "at its field"
+    page = post(grace, invoiced, "billing-details", **form, vat_id="FR123")
+    assert "In the EU each country has a form of its own" in page
     page = post(grace, invoiced, "billing-details", **form, vat_id="FR 12345678901")
     assert "Saved, for invoices from now on." in page and "FR12345678901" in page
 
@@ -144,3 +146,26 @@ def test_an_organisation_says_how_it_is_named(invoiced: World) -> None:
     assert "Reverse charge" in html(grace.get(f"/invoices/{row.number}").content)
     told = InboxRow.objects.get(topic="invoice")
     assert row.number in told.title and told.link == f"/invoices/{row.number}"
+
+
+def test_a_unit_is_named_apart_from_its_organisation(invoiced: World) -> None:
+    grace = invoiced.member(CONSUMER, "finance")
+    unit = invoiced.unit_id
+    assert "the organisation" in html(grace.get("/invoices/billing-details").content)
+    assert grace.get(f"/invoices/billing-details?unit={uuid4()}").status_code == 404
+    assert grace.get("/invoices/billing-details?unit=none").status_code == 404
+    stranger = invoiced.member(OWNER, "finance")
+    assert stranger.get(f"/invoices/billing-details?unit={unit}").status_code == 404
+
+    path = f"billing-details?unit={unit}"
+    form = {"name": "Vision lab", "address": "2 rue", "country": "FR", "purchase_order": "P" * 41}
+    page = post(grace, invoiced, path, **form)
+    assert "has at most forty characters" in page and "Days until" not in page
+    form["purchase_order"] = "PO-4711"
+    assert "Saved, for invoices from now on." in post(grace, invoiced, path, **form)
+
+    assert "itself" in html(grace.get("/invoices/billing-details").content)
+    issue(invoiced.member(PLATFORM, "finance"), invoiced)
+    row = InvoiceRow.objects.get()
+    assert (row.payer["name"], row.payer["purchase_order"]) == ("Vision lab", "PO-4711")
+    assert "PO-4711" in html(grace.get(f"/invoices/{row.number}").content)

@@ -37,6 +37,7 @@ ANSWER: dict[str, Any] = {
     "subscriber_id": BID,
     "account_id": BID,
     "invitation_id": BID,
+    "credit_id": BID,
     "link": "https://gpu.example/invitations/offp_invite_x",
     "expires_at": "2026-12-06T12:00:00Z",
     "state": "active",

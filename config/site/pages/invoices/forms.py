@@ -62,6 +62,7 @@ class DetailsForm(forms.Form):
     country = forms.CharField(label="Country", required=False, max_length=2)
     vat_id = forms.CharField(label="VAT id", required=False, max_length=40)
     email = forms.CharField(label="Address that invoices are mailed to", required=False)
+    purchase_order = forms.CharField(label="Purchase order", required=False)
 
     def details(self) -> PartyDetails:
         """Return what was entered."""
@@ -72,6 +73,7 @@ class DetailsForm(forms.Form):
             country=said["country"],
             vat_id=said["vat_id"],
             email=said["email"],
+            purchase_order=said["purchase_order"],
         )
 
 
