@@ -177,9 +177,12 @@ class Rows:
 
     def change(self, kind: type[RowT], key: object, /, **fields: object) -> RowT:
         """Set fields of a row that must exist, and return it."""
-        row = self.get(kind, key)
+        return self.update(self.get(kind, key), **fields)
+
+    def update(self, row: RowT, /, **fields: object) -> RowT:
+        """Set fields of a row that is held here, and return it."""
         row.__dict__.update(fields)
-        table = self._tables[kind]
+        table = self._tables[type(row)]
         if id(row) not in table.new:
             table.changed[id(row)] = row
         return row

@@ -39,6 +39,7 @@ from ledger.domain.holds import (
     HoldEvent,
     HoldPlacedOtherwise,
     HoldUnknown,
+    Rated,
     Usage,
     hold_after,
     need_text,
@@ -306,19 +307,19 @@ class Account:
             return []
         if usage.gpu_millis == 0:
             return []
-        charged, fee = hold.rate(usage)
+        rated = hold.rate(usage)
         if hold.released:
-            self.need_available(charged)
-        return [self._captured(usage, charged, fee, platform_id=platform_id, now=now)]
+            self.need_available(rated[0])
+        return [self._captured(entry_id, usage, rated, platform_id, now)]
 
     def _captured(
-        self, usage: Usage, charged: Money, fee: Money, *, platform_id: TenantId, now: datetime
+        self, entry_id: EntryId, usage: Usage, rated: Rated, platform_id: TenantId, now: datetime
     ) -> UsageCaptured:
-        own, currency = self.opened.account_id, charged.currency
+        (charged, fee), own, currency = rated, self.opened.account_id, self.opened.currency
         return UsageCaptured(
             account_id=own,
             hold_id=usage.hold_id,
-            entry_id=journal.usage_entry(usage.lease_id, usage.window, usage.correction),
+            entry_id=entry_id,
             correction=usage.correction,
             energy_mj=usage.energy_mj,
             lease_id=usage.lease_id,

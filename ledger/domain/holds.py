@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 from unicodedata import category
 
 from ledger.domain import journal
@@ -84,6 +85,8 @@ def need_text(*texts: str, length_max: int) -> None:
     Raises: TextUnreadable.
     """
     for text in texts:
+        if len(text) <= length_max and text.isascii() and text.isprintable():
+            continue  # most are: nothing to look up for each character
         if len(text) > length_max or any(category(each) in UNWRITABLE for each in text):
             raise TextUnreadable(length_max=length_max, given=ascii(text[:40]))
 
@@ -157,6 +160,10 @@ class Usage:
         )
 
 
+Rated: TypeAlias = tuple[Money, Money]
+"""What a usage window costs, and what part of it is the platform's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Money set aside, and what was taken from it so far.
@@ -181,7 +188,7 @@ class Hold:
         zero = Money(0, self.money.currency)
         return zero if self.released else self.money - self.captured
 
-    def rate(self, usage: Usage) -> tuple[Money, Money]:
+    def rate(self, usage: Usage) -> Rated:
         """Decide what a usage window costs and what part of it is the platform's.
 
         Raises: UsageTermsChanged, UsageOverlaps, HoldExceeded.

@@ -53,6 +53,7 @@ class EarningRow(models.Model):
     """
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+    READ_BY: ClassVar[str] = "lease_id"
 
     key = models.CharField(max_length=140, primary_key=True)
     account_id = models.UUIDField()
@@ -74,6 +75,7 @@ class EarningRow(models.Model):
             models.Index(fields=["account_id", "day"], name="ledger_earning_by_day"),
             models.Index(fields=["account_id", "round"], name="ledger_earning_by_round"),
             models.Index(fields=["tenant_id", "period"], name="ledger_earning_by_month"),
+            models.Index(fields=["lease_id"], name="ledger_earning_by_lease"),
         ]
 
     def __str__(self) -> str:

@@ -28,9 +28,8 @@ def project_earnings(
             continue
         payee = payee_of(rows, line.account_id, owner, currency)
         is_payout = kind in PAYOUT_KINDS
-        rows.change(
-            PayeeRow,
-            line.account_id,
+        rows.update(
+            payee,
             earned_nanos=payee.earned_nanos + (0 if is_payout else line.nanos),
             paid_nanos=payee.paid_nanos - (line.nanos if is_payout else 0),
         )
@@ -124,9 +123,8 @@ def _add(
             nanos=nanos,
         )
         return
-    rows.change(
-        EarningRow,
-        key,
+    rows.update(
+        found,
         gpu_millis=found.gpu_millis + gpu_millis,
         gross_nanos=found.gross_nanos + gross,
         fee_nanos=found.fee_nanos + fee,

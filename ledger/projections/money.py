@@ -180,9 +180,8 @@ def _move(
 ) -> AccountRow:
     row = _account(rows, account_id, currency)
     available = row.available_nanos + total - held
-    return rows.change(
-        AccountRow,
-        account_id,
+    return rows.update(
+        row,
         total_nanos=row.total_nanos + total,
         held_nanos=row.held_nanos + held,
         available_nanos=available,
@@ -267,7 +266,7 @@ def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
 def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
     hold = rows.get(HoldRow, captured.hold_id)
     charged, currency = captured.charged.nanos, captured.charged.currency
-    rows.change(HoldRow, captured.hold_id, captured_nanos=hold.captured_nanos + charged)
+    rows.update(hold, captured_nanos=hold.captured_nanos + charged)
     if hold.state == "placed":
         _move(rows, captured.account_id, currency, held=-charged)
     account = rows.get(AccountRow, captured.account_id)
@@ -340,7 +339,7 @@ def _owe(rows: Rows, period: str, debtor_id: UUID, creditor_id: UUID | None, mon
     debt_id = f"{period}:{debtor_id}:{creditor_id or 'platform'}:{money.currency}"
     row = rows.find(DebtRow, debt_id)
     if row is not None:
-        rows.change(DebtRow, debt_id, nanos=row.nanos + money.nanos)
+        rows.update(row, nanos=row.nanos + money.nanos)
         return
     rows.add(
         DebtRow(

@@ -24,4 +24,4 @@ def add_up(rows: Rows, line: Posting, *, period: str, position: int, kind: str) 
             lines=1,
         )
         return
-    rows.change(PostingSumRow, sum_id, nanos=found.nanos + line.nanos, lines=found.lines + 1)
+    rows.update(found, nanos=found.nanos + line.nanos, lines=found.lines + 1)
