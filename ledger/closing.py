@@ -12,7 +12,7 @@ from datetime import datetime
 from ledger import exports
 from ledger.access import Actor
 from ledger.commands.closing import freeze_exports
-from ledger.domain.closing import Check
+from ledger.domain.closing import Check, Point
 from ledger.domain.closing_events import FrozenExport
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period, read_period
@@ -29,6 +29,8 @@ EVERYTHING = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"auditor"}), is_platf
 MONEY = "ledger.money"
 MAPPING = "ledger.exports"
 """Whose rows say how a general ledger calls our accounts."""
+
+POINTS_SHOWN = 10
 
 _installed: tuple[Checking, ...] = ()
 
@@ -65,6 +67,8 @@ def _balanced() -> Check:
         passed=not wrong,
         words="; ".join(wrong[:3])
         or "Every entry, account and hold adds up, and all of it to zero.",
+        left=len(wrong),
+        points=tuple(Point(each) for each in wrong[:POINTS_SHOWN]),
     )
 
 

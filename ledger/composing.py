@@ -8,7 +8,7 @@ month alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ from ledger.domain.invoice_events import InvoiceKind, PartyDetails, TaxScheme
 from ledger.domain.invoices import Draft, DraftLine
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.parties import PLATFORM_ID
-from ledger.domain.periods import Period
+from ledger.domain.periods import Period, read_period
 from ledger.domain.storage import GIB_MONTH
 from ledger.domain.tax import rule_of
 from ledger.eventstore.port import Position
@@ -97,9 +97,7 @@ def _use(
         .order_by("of", "sku", "service_class", "provider")
     )
     for row in rows:
-        title = ", ".join(filter(None, (row["sku"] or TITLES["use"], row["service_class"])))
-        if row["provider"]:
-            title += f" (rented from {row['provider']})"
+        title = _use_title(row)
         yield DraftLine(
             category="use",
             sku=row["sku"],
@@ -108,6 +106,11 @@ def _use(
             nanos=int(row["nanos"]),
             **_month(str(Period.of(row["of"])), period, numbers, title),
         )
+
+
+def _use_title(row: Mapping[str, Any]) -> str:
+    title = ", ".join(filter(None, (row["sku"] or TITLES["use"], row["service_class"])))
+    return f"{title} (rented from {row['provider']})" if row["provider"] else title
 
 
 def _storage(
@@ -165,6 +168,38 @@ def _need_whole(account: AccountRow, new: Q, lines: list[DraftLine]) -> None:
     journal = -int(posted.aggregate(sum=Sum("nanos"))["sum"] or 0)
     said = sum(line.nanos for line in lines)
     assert said == journal, f"{account.pk}: lines are {said}, the journal has {journal}"
+
+
+def entries_on(invoice: InvoiceRow) -> Q:
+    """Return the condition of entries that are on an invoice; what it added itself is left out."""
+    before = InvoiceRow.objects.filter(account_id=invoice.account_id, period__lt=invoice.period)
+    new = _uncovered(
+        read_period(invoice.period), list(before.order_by("period")), Position(invoice.as_of)
+    )
+    return new & Q(account_id=invoice.account_id, kind__in=BILLED)
+
+
+def entries_of_line(invoice: InvoiceRow, line: dict[str, Any]) -> Q:
+    """Return the condition of the entries that one line of an invoice is made of."""
+    on = entries_on(invoice)
+    of = read_period(line["period"]).window
+    within = {"starts_at__gte": of.starts_at, "starts_at__lt": of.ends_at}
+    mine = {"account_id": invoice.account_id}
+    match line["category"]:
+        case "use":
+            rows = UsageChargeRow.objects.filter(**mine, **within, sku=line["sku"])
+            terms = rows.values("sku", "service_class", "provider").distinct().order_by()
+            title = line["title"].removesuffix(f", for {line['period']}")
+            same = Q(pk__in=())
+            for each in terms:
+                if _use_title(each) == title:
+                    same |= Q(**each)
+            return on & Q(kind="usage", entry_id__in=rows.filter(same).values("entry_id"))
+        case "storage":
+            kept = StorageChargeRow.objects.filter(**mine, **within)
+            return on & Q(kind="storage", entry_id__in=kept.values("entry_id"))
+        case _:
+            return on & Q(kind=line["sku"].lower(), period=line["period"])
 
 
 def _thousandths(amount: int, unit: int) -> str:

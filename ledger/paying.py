@@ -18,7 +18,7 @@ from ledger.commands import payouts as commands
 from ledger.commands.notices import give_notice
 from ledger.domain.bank_details import BankDetails
 from ledger.domain.bank_files import BankFiles, Debtor, Draft, Transfer
-from ledger.domain.closing import Check
+from ledger.domain.closing import Check, Point
 from ledger.domain.ids import AccountId, TenantId, UserId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.notices import To
@@ -124,6 +124,8 @@ def payouts_add_up(period: Period, now: datetime) -> Check:
         title="Payouts",
         passed=not wrong,
         words="; ".join(wrong[:3]) or "What is on its way, owed and in bank files adds up.",
+        left=len(wrong),
+        points=tuple(Point(each) for each in wrong[:10]),
     )
 
 

@@ -56,6 +56,14 @@ def aligned(nanos: int, currency: str, places: int) -> SafeString:
     return format_html("{}{}", coins, quieter)
 
 
+@register.simple_tag
+def amount(nanos: int, currency: str) -> SafeString:
+    """An amount to the coin; every nano-unit of it is behind it, as data and as title."""
+    exact, shown = amount_text(nanos, currency, exact=True), amount_text(nanos, currency)
+    value = decimal_of(nanos)
+    return format_html('<data value="{}" title="{}">{}</data>', value, exact, shown)
+
+
 @register.filter
 def rate(value: Any, currency: str = "USD") -> str:
     """A price per GPU-hour, exact, without its unit: the unit stands in the column's head."""

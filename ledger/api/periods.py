@@ -27,12 +27,13 @@ class AskReopening(Body):
 
 
 class CheckShape(serializers.Serializer[Any]):
-    """One line of the checklist. words: what was found, or is left to do."""
+    """One line of the checklist. words: what was found, or is left to do. left: open points."""
 
     name = serializers.CharField()
     title = serializers.CharField()
     passed = serializers.BooleanField()
     words = serializers.CharField()
+    left = serializers.IntegerField()
 
 
 class FrozenExportShape(serializers.Serializer[Any]):

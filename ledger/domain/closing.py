@@ -83,14 +83,28 @@ class ReasonMissing(Invalid):
     """A month is opened again for a reason, in words for whoever approves it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One open point of a check. what, key: what it is about, such as a lease, and its id."""
+
+    words: str
+    what: str = ""
+    key: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One line of a month's checklist. words: what was found, or is left to do."""
+    """One line of a month's checklist. words: what was found, or is left to do.
+
+    left: how many open points there are. points: the first of them, for whoever mends them.
+    """
 
     name: str
     title: str
     passed: bool
     words: str
+    left: int = 0
+    points: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

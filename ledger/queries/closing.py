@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
-from ledger.domain.closing import State
+from django.db.models import Count
+
+from ledger.domain.closing import Periods, State
+from ledger.domain.closing_events import PeriodEvent
+from ledger.domain.closings import Closing, closings_of
+from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period, read_period
+from ledger.eventstore.port import EventStore, stream_name
 from ledger.models import ClosedThroughRow, JournalEntryRow, PeriodRow
 
 
@@ -51,3 +59,27 @@ def _seen(period: Period, row: PeriodRow | None, through: str) -> MonthSeen:
         return MonthSeen(period, "closed" if str(period) <= through else "open", None)
     state: State = "closed" if row.state == "closed" else "open"
     return MonthSeen(period, "soft-closed" if row.state == "soft-closed" else state, row)
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What was recorded of a month between two events: how many entries of one kind."""
+
+    kind: str
+    entries: int
+
+
+def closings(store: EventStore, period: Period) -> list[Closing]:
+    """Return each time that a month was closed, the oldest first."""
+    stream = stream_name(Periods, PLATFORM_ID)
+    events = ((each.position, each.event) for each in store.read_stream(stream))
+    return closings_of(cast("Iterable[tuple[int, PeriodEvent]]", events), str(period))
+
+
+def recorded_between(period: Period, after: int, until: int | None) -> list[Came]:
+    """Return what entries of a month were recorded after a position and up to another one."""
+    rows = JournalEntryRow.objects.filter(period=str(period), position__gt=after)
+    if until is not None:
+        rows = rows.filter(position__lte=until)
+    counted = rows.values("kind").annotate(many=Count("*")).order_by("-many", "kind")
+    return [Came(each["kind"], each["many"]) for each in counted]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from uuid import uuid4
 
@@ -83,6 +84,10 @@ def test_finance_issues_a_month_and_the_payer_reads_it(invoiced: World) -> None:
     page = html(grace.get(f"/invoices/{row.number}").content)
     assert "$1.73" in page and "$1.730000001" in page and "1.000 GPU-hours" in page
     assert "Credit it" not in page
+    [line] = re.findall(rf'href="(/finance/entries\?invoice={row.number}&amp;line=[^"]*)"', page)
+    entries = html(grace.get(line.replace("&amp;", "&")).content)
+    assert 'title="$1.730000001"' in entries and f"on <b>{row.number}" in entries
+    assert grace.get("/finance/entries?invoice=REC-none").status_code == 404
     file = grace.get(f"/invoices/{row.number}/pdf")
     assert file["Content-Type"] == "application/pdf" and file.content.startswith(b"%PDF-")
 

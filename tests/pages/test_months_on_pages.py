@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 import pytest
 from django.test import Client
 
 from ledger import closing
+from ledger.commands import add_funds
 from ledger.commands import closing as commands
-from ledger.domain.closing import Check
-from ledger.domain.ids import UserId
+from ledger.domain.closing import Check, Point
+from ledger.domain.ids import EntryId, UserId
+from ledger.domain.money import Money
 from ledger.domain.periods import Period
 from tests.pages.reading import html
 from tests.pages.world import BY, CONSUMER, PLATFORM, World
@@ -60,10 +65,22 @@ def test_a_month_is_closed_step_by_step(world: World, last_month: Period) -> Non
 def test_what_is_left_to_do_is_said_and_the_month_stays_open(
     world: World, last_month: Period, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = Check(name="use", title="Use and gaps", passed=False, words="2 leases wait for hosts.")
+    lease = "6ad5d524-3a7c-562e-af4c-e0eb710069f5"
+    left = Check(
+        name="use-rated",
+        title="Use and gaps",
+        passed=False,
+        words="2 leases wait for hosts.",
+        left=2,
+        points=(Point("Lease 6ad5d524 waits.", "lease", lease), Point("Another one.")),
+    )
     monkeypatch.setattr(closing, "_installed", (lambda period, now: left,))
     joan = world.member(PLATFORM, "finance")
-    post(joan, world, last_month, "soft-close")
+    page = post(joan, world, last_month, "soft-close")
+    assert f'<a href="/leases/{lease}">Lease 6ad5d524 waits.</a>' in page
+    assert 'data-label="Open points">2<' in page and "1 to do" in page
+    assert 'href="/ops/health"' in page and "Another one." in page
+    assert '<li class="now" aria-current="step"><b>Checked</b>' in page
 
     page = post(joan, world, last_month, "close")
 
@@ -83,6 +100,50 @@ def test_opening_a_month_again_takes_somebody_else(world: World, last_month: Per
 
     page = post(oscar, world, last_month, "approve")
     assert f"{last_month} is open again" in page and "the rate was wrong" in page
+
+
+def test_what_changed_since_a_month_was_closed_before_is_told(
+    world: World, last_month: Period
+) -> None:
+    joan, oscar = world.member(PLATFORM, "finance"), world.member(PLATFORM, "operator")
+    post(joan, world, last_month, "soft-close")
+    waits = post(joan, world, last_month, "close")
+    assert f'hx-get="/finance/months/{last_month}/exports"' in waits
+    assert "What changed" not in waits
+    freeze(world, world.now)
+    frozen = html(joan.get(f"/finance/months/{last_month}/exports").content)
+    assert "FOCUS 1.2" in frozen and "hx-get" not in frozen
+    post(joan, world, last_month, "ask", reason="a payment was missing")
+    post(oscar, world, last_month, "approve")
+    add_funds(
+        world.store,
+        account_id=world.account_id,
+        entry_id=EntryId(uuid4()),
+        money=Money(5_000_000_000),
+        reference="transfer 2",
+        platform_id=world.tenant(PLATFORM),
+        by=BY,
+        now=last_month.window.starts_at,
+    )
+    world.settle()
+
+    page = html(joan.get(f"/finance/months/{last_month}").content)
+    assert "What changed since it was closed before" in page and "Added (1)" in page
+    assert "a payment was missing" in page and "sha256 before" not in page
+    [came] = re.findall(r'href="(/finance/entries[^"]*)"', page)[-1:]
+    assert "$5.00" in html(oscar.get(came.replace("&amp;", "&")).content)
+
+    post(joan, world, last_month, "soft-close")
+    assert "being written again" in post(joan, world, last_month, "close")
+    freeze(world, world.now)
+    page = html(joan.get(f"/finance/months/{last_month}").content)
+    assert "differ" in page and "sha256 before" in page and "Added (1)" in page
+    was = re.search(
+        r'href="(/finance/export/focus\?[^"]*)"\s*download title="([0-9a-f]{64})"', page
+    )
+    assert was is not None
+    data = b"".join(oscar.get(was[1].replace("&amp;", "&")))
+    assert hashlib.sha256(data).hexdigest() == was[2]
 
 
 def test_whoever_only_reads_sees_which_months_are_closed(world: World, last_month: Period) -> None:

@@ -9,7 +9,7 @@ from config.site.pages.bids import advice
 from config.site.pages.bids import views as bids
 from config.site.pages.fairness import trial as fairness_try
 from config.site.pages.fairness import views as fairness
-from config.site.pages.finance import burst, export_runs, months
+from config.site.pages.finance import burst, costs, entries, export_runs, matrix, months
 from config.site.pages.finance import views as finance
 from config.site.pages.folders import views as folders
 from config.site.pages.invoices import details as billing_details
@@ -105,6 +105,11 @@ page_urls: list[URLPattern] = [
     path("finance/accounts", finance.account_chosen),
     path("finance/accounts/<uuid:account_id>", finance.statement),
     path("finance/export/<str:name>", finance.export),
+    path("finance/matrix", matrix.index),
+    path("finance/costs", costs.index),
+    path("finance/costs/file", costs.file),
+    path("finance/entries", entries.index),
+    path("finance/entries/<uuid:entry_id>", entries.one),
     path("finance/exports", export_runs.index),
     path("finance/exports/ask", export_runs.ask),
     path("finance/exports/mapping", export_runs.mapping),
@@ -112,6 +117,7 @@ page_urls: list[URLPattern] = [
     path("finance/exports/<uuid:export_id>/file", export_runs.file),
     path("finance/months", months.index),
     path("finance/months/<str:period>", months.one),
+    path("finance/months/<str:period>/exports", months.exports_state),
     path("finance/months/<str:period>/soft-close", months.soft_close),
     path("finance/months/<str:period>/close", months.close),
     path("finance/months/<str:period>/ask", months.ask),

@@ -168,6 +168,7 @@ def _show(
     asked = {"token": uuid4(), "period": request.GET.get("period", "")}
     sees = actor.sees_all or actor.has_platform_money
     context = {
+        "tab": "exports",
         **_listed(actor),
         "form": form or AskForm(initial=asked),
         "mapping": (mapped or _mapping()) if actor.has_platform_money else None,

@@ -9,21 +9,28 @@ from uuid import UUID
 
 from django import forms
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from config.site.forms.answers import done, meta_of, page
+from config.site.pages.finance.kinds import KINDS
+from config.site.pages.finance.steps import MENDED, PLACES, steps_of
 from ledger import closing, exports
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.commands import closing as commands
+from ledger.domain.closing import Check, Point
+from ledger.domain.closings import differences
 from ledger.domain.holds import TEXT_LENGTH_MAX
 from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
+from ledger.invoicing import to_invoice
 from ledger.queries import people
-from ledger.queries.closing import MonthSeen, month, months
+from ledger.queries.closing import MonthSeen, closings, month, months, recorded_between
+from ledger.queries.disputes import disputes
 
 MONTHS_SHOWN = 60
 STATES = {
@@ -48,6 +55,7 @@ def index(request: HttpRequest) -> HttpResponse:
     actor.need("finance", "auditor", "operator")
     found = months(now=timezone.now())
     context = {
+        "tab": "months",
         "months": found[:MONTHS_SHOWN],
         "more": max(0, len(found) - MONTHS_SHOWN),
         "may_close": actor.has_platform_money,
@@ -108,6 +116,14 @@ def _do(request: HttpRequest, named: str, doing: Doing, said: str) -> HttpRespon
     return done(request, f"/finance/months/{period}", position, said.format(period))
 
 
+@require_safe
+def exports_state(request: HttpRequest, period: str) -> HttpResponse:
+    """The exports of a closed month alone, as they are now."""
+    closing.need_to_close(actor_of(request))
+    asked = read_period(period)
+    return render(request, "pages/month_exports.html", _exports(asked, month(asked)))
+
+
 def _show(
     request: HttpRequest,
     period: Period,
@@ -118,24 +134,67 @@ def _show(
     actor = actor_of(request)
     closing.need_to_close(actor)
     seen, now = month(period), timezone.now()
-    open_still = seen.state != "closed"
-    checks = closing.checklist(period, now=now) if open_still else []
+    over = now >= period.window.ends_at
+    checks = closing.checklist(period, now=now) if seen.state != "closed" else []
     context: dict[str, Any] = {
-        "period": period,
+        "tab": "months",
         "seen": seen,
-        "row": seen.row,
         "means": STATES[seen.state],
-        "over": now >= period.window.ends_at,
+        "over": over,
         "ends_at": period.window.ends_at,
-        "checks": checks,
+        "steps": steps_of(seen, over=over, ready=all(each.passed for each in checks)),
+        "checks": [_checked(each) for each in checks],
         "ready": all(each.passed for each in checks),
+        "left": sum(not each.passed for each in checks),
+        "to_invoice": to_invoice(period).count() if checks else 0,
+        "contested": _contested(actor, period) if checks else 0,
         "names": _names(seen),
         "mine": _asked_by(actor, seen),
-        "formats": exports.FORMATS,
         "form": form or ReasonForm(),
+        **_exports(period, seen),
+        **_changes(period, seen),
     }
     invalid = form is not None and bool(form.errors)
     return page(request, "pages/month.html", context, refusal=refusal, invalid=invalid)
+
+
+def _exports(period: Period, seen: MonthSeen) -> dict[str, Any]:
+    waits = seen.state == "closed" and seen.row is not None and not seen.row.exports
+    return {"period": period, "row": seen.row, "waits": waits, "formats": exports.FORMATS}
+
+
+def _contested(actor: Actor, period: Period) -> int:
+    """Return how many charges of a month are contested and not decided."""
+    rows = disputes(actor).filter(state="open", starts_at__gte=period.window.starts_at)
+    return rows.filter(starts_at__lt=period.window.ends_at).count()
+
+
+def _checked(check: Check) -> dict[str, Any]:
+    """Return a line of the checklist with where it is mended, and its open points with theirs."""
+    points = [(each.words, _place(each)) for each in check.points]
+    return {"check": check, "points": points, "mended": MENDED.get(check.name)}
+
+
+def _place(point: Point) -> str:
+    return PLACES[point.what].format(point.key) if point.what in PLACES else ""
+
+
+def _changes(period: Period, seen: MonthSeen) -> dict[str, Any]:
+    """Return what is other than when the month was closed before, if it ever was."""
+    times = closings(default_store(), period)
+    if not times or (len(times) == 1 and times[0].reopened is None):
+        return {"before": None}
+    is_closed = seen.state == "closed"
+    before = times[-2] if is_closed else times[-1]
+    after = times[-1] if is_closed else None
+    came = recorded_between(period, before.position, after.position if after else None)
+    return {
+        "before": before,
+        "after": after,
+        "came": [(KINDS.get(each.kind, each.kind), each.entries) for each in came],
+        "came_total": sum(each.entries for each in came),
+        "differences": differences(before, after) if after and after.exports else [],
+    }
 
 
 def _asked_by(actor: Actor, seen: MonthSeen) -> bool:

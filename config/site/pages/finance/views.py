@@ -77,6 +77,7 @@ def index(request: HttpRequest) -> HttpResponse:
         | {each.creditor_id for each in owed}
     )
     context = {
+        "tab": "overview",
         "period": period,
         "periods": _last_periods(now),
         "accounts": [_account(row, lasting.get(AccountId(row.pk))) for row in accounts[:LINES_MAX]],
