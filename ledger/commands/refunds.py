@@ -14,6 +14,7 @@ from ledger.domain.event import Event
 from ledger.domain.ids import AccountId, RefundId, TenantId, UserId
 from ledger.domain.money import Money
 from ledger.domain.wallet import Wallet
+from ledger.domain.wallet_events import RefundApproved
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
 
@@ -68,17 +69,29 @@ def approve_refund(
     by: Meta,
     now: datetime,
 ) -> Position:
-    """Let a refund go out that somebody else asked for.
+    """Let a refund go out that somebody else asked for, while the account covers it.
 
-    Raises: RefundUnknown, OwnRefund, RefundDecided, NothingToRefundTo.
+    Raises: RefundUnknown, OwnRefund, RefundDecided, NothingToRefundTo, WalletShort.
     """
+    by = by.step(f"approve:{refund_id}")
+    approved: list[RefundApproved] = []
 
     def decide(wallet: Wallet | None) -> Sequence[Event]:
-        return refunds.approve(
+        approved[:] = refunds.approve(
             wallet, account_id=account_id, refund_id=refund_id, approved_by=approved_by, now=now
         )
+        return approved
 
-    return record(store, Wallet, account_id, decide, by=by.step(f"approve:{refund_id}"))
+    def cover(account: Account | None) -> Sequence[Event]:
+        if approved:
+            returns.need_covered(need(account, account_id))
+        return []
+
+    parts = [
+        Part(Wallet, account_id, decide, by),
+        Part(Account, account_id, cover, by, holds=True),
+    ]
+    return record_together(store, parts, whole=True)[0]
 
 
 def decline_refund(
@@ -123,7 +136,7 @@ def note_part_paid(
     by: Meta,
     now: datetime,
 ) -> Position:
-    """Post a part of a refund that went out, once."""
+    """Post a part of a refund that went out, once; nothing where it is known to have failed."""
     refund = refunds.refund_of(load(store, Wallet, account_id), refund_id)
     part, _ = refund.parts[number]
     cash = cash_account(platform_id, part.money.currency)
@@ -141,6 +154,8 @@ def note_part_paid(
         )
 
     def post(account: Account | None) -> Sequence[Event]:
+        if refund.parts[number][1] == "failed":
+            return []  # heard of in another order: the money is in the wallet
         return returns.return_funds(
             need(account, account_id),
             refund_id=refund_id,

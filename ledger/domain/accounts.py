@@ -421,11 +421,9 @@ class Account:
             raise AmountTooLarge(most=Money(NANOS_MAX, self.opened.currency))
 
     def need_available(self, money: Money) -> None:
-        """Refuse more than may be spent. Raises: FundsInsufficient."""
-        overdraft = self.overdraft_nanos
-        if overdraft is None:
-            return
-        spendable = self.available.nanos + overdraft
+        """Refuse more than may be spent, or than a table could hold. Raises: FundsInsufficient."""
+        overdraft = NANOS_MAX if self.overdraft_nanos is None else self.overdraft_nanos
+        spendable = min(self.available.nanos + overdraft, NANOS_MAX - self.held.nanos)
         if money.nanos > spendable:
             raise FundsInsufficient(needed=money, spendable=Money(spendable, money.currency))
 

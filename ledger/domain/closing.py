@@ -217,13 +217,13 @@ class Periods:
             raise PeriodStateOtherwise(period=str(period), state=found, needed=state)
 
     def _need_order(self, period: Period) -> None:
-        """Refuse a month while one before it is open that comes after the last closed one."""
-        if self.through is None:
-            return
-        reopened = (each for each in self.months if self.month(each).state != "closed")
-        earlier = min(
-            (each for each in (*reopened, self.through.next) if each < period), default=None
-        )
+        """Refuse a month while one before it is open that follows the last closed, or is begun.
+
+        Begun: soft-closed, or opened again.
+        """
+        begun = (each for each in self.months if self.month(each).state != "closed")
+        after = () if self.through is None else (self.through.next,)
+        earlier = min((each for each in (*begun, *after) if each < period), default=None)
         if earlier is not None:
             raise EarlierPeriodOpen(period=str(period), open=str(earlier))
 

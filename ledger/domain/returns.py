@@ -11,7 +11,12 @@ from typing import TypeVar
 from uuid import uuid5
 
 from ledger.domain import journal
-from ledger.domain.accounts import Account, AmountNotPositive, EntryRecordedOtherwise
+from ledger.domain.accounts import (
+    Account,
+    AmountNotPositive,
+    CurrencyMismatch,
+    EntryRecordedOtherwise,
+)
 from ledger.domain.event import Event
 from ledger.domain.events import HoldReleased, HoldResized, Posting
 from ledger.domain.ids import AccountId, EntryId, HoldId, RefundId
@@ -35,6 +40,13 @@ class NotUnused(Refusal):
     """So much of the wallet is not unused: only what is available goes back.
 
     What is set aside in holds is spoken for, and credit is not the wallet's own.
+    """
+
+
+class WalletShort(Refusal):
+    """A payer's bank took back more than the wallet had, so nothing goes back from it.
+
+    Decline the refund, or wait until what is missing was paid in.
     """
 
 
@@ -72,6 +84,17 @@ def need_unused(account: Account, money: Money) -> None:
         raise NotUnused(asked=money, available=account.available)
 
 
+def need_covered(account: Account) -> None:
+    """Refuse to let money go back from an account that is below what it may be.
+
+    What is set aside for a refund may not be there any more, once a bank took a payment back.
+    Raises: WalletShort.
+    """
+    overdraft = account.overdraft_nanos
+    if overdraft is not None and account.available.nanos + overdraft < 0:
+        raise WalletShort(available=account.available)
+
+
 def return_funds(
     account: Account,
     *,
@@ -92,7 +115,7 @@ def return_funds(
         account_id=account.opened.account_id,
         entry_id=refund_entry(refund_id, number),
         corrects=corrects,
-        money=_positive(money),
+        money=_payable(account, money),
         reference=reference,
         postings=journal.transfer(source=account.opened.account_id, target=cash, money=money),
         at=now,
@@ -120,13 +143,16 @@ def take_back(
     cash: AccountId,
     now: datetime,
 ) -> list[FundsDisputed]:
-    """Decide what a chargeback does: the amount leaves the account, whatever is available."""
+    """Decide what a chargeback does: the amount leaves the account, whatever is available.
+
+    Raises: AmountNotPositive, CurrencyMismatch.
+    """
     own = account.opened.account_id
     entry = FundsDisputed(
         account_id=own,
         entry_id=dispute_entry(own, dispute),
         corrects=corrects,
-        money=_positive(money),
+        money=_payable(account, money),
         reference=dispute,
         postings=journal.transfer(source=own, target=cash, money=money),
         at=now,
@@ -172,7 +198,9 @@ def pay_fee(
     return _once(account, entry)
 
 
-def _positive(money: Money) -> Money:
+def _payable(account: Account, money: Money) -> Money:
+    if money.currency != account.opened.currency:
+        raise CurrencyMismatch(currency=account.opened.currency)
     if money.nanos <= 0:
         raise AmountNotPositive()
     return money

@@ -62,7 +62,8 @@ def place_bid(
     Raises: every refusal of `bid.place` and of `place_hold`; BidTermsDiffer; BudgetUsedUp.
     """
     seen = look_at_all(store, [(Bid, terms.bid_id), (Budgets, terms.tenant_id)])
-    return record_together(store, _placing(store, terms, by, now, seen, route))[-1]
+    # Whole: of two who place a bid of one id on two accounts at once, one leaves no hold behind.
+    return record_together(store, _placing(store, terms, by, now, seen, route), whole=True)[-1]
 
 
 def place_bids(

@@ -98,6 +98,19 @@ def test_months_are_closed_in_order() -> None:
     assert closed(closed(periods, NOVEMBER), DECEMBER).counts_in(OCTOBER) == Period(2027, 1)
 
 
+def test_the_first_month_that_is_closed_leaves_none_before_it_half_closed() -> None:
+    """Else a month would be open, with two people never asked, behind one that is closed."""
+    periods = after(Periods(), Periods().soft_close(NOVEMBER, by=JOAN, now=NEW_YEAR))
+    periods = after(periods, periods.soft_close(OCTOBER, by=JOAN, now=NEW_YEAR))
+
+    with pytest.raises(EarlierPeriodOpen):
+        periods.close(NOVEMBER, checks=[MET], by=JOAN, now=NEW_YEAR)
+
+    periods = after(periods, periods.close(OCTOBER, checks=[MET], by=JOAN, now=NEW_YEAR))
+    periods = after(periods, periods.close(NOVEMBER, checks=[MET], by=JOAN, now=NEW_YEAR))
+    assert periods.through == NOVEMBER
+
+
 def test_a_month_is_opened_again_by_two_people_and_closed_anew() -> None:
     periods = closed(closed(Periods(), OCTOBER), NOVEMBER)
     periods = reopened(periods, OCTOBER)

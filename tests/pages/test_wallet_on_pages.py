@@ -10,9 +10,18 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from ledger import payments
+from ledger import commands, payments
+from ledger.domain.account_ids import funds_account
+from ledger.domain.ids import SubscriberId
+from ledger.eventstore.port import Meta
 from ledger.funding import inbox, outbox
-from ledger.models import PaymentNotice, WalletMethodRow, WalletPaymentRow, WalletRefundRow
+from ledger.models import (
+    Checkpoint,
+    PaymentNotice,
+    WalletMethodRow,
+    WalletPaymentRow,
+    WalletRefundRow,
+)
 from ledger.payments.stripe import StripePayments
 from tests.pages.reading import html
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
@@ -191,3 +200,32 @@ def test_a_notice_that_is_not_signed_is_a_problem_and_not_kept(
 
     assert answer.status_code == 400 and answer.json()["code"] == "notice-not-signed"
     assert not PaymentNotice.objects.exists()
+
+
+def test_a_form_sent_to_two_wallets_asks_each_for_its_own(
+    world: World, double: StripeDouble
+) -> None:
+    """One token for both names two top-ups and two refunds: else the books would stop at it."""
+    other = funds_account(SubscriberId(uuid4()), "USD")
+    commands.open_account(
+        world.store,
+        account_id=other,
+        tenant_id=world.tenant(CONSUMER),
+        subscriber_id=None,
+        kind="prepaid",
+        title="Another wallet",
+        currency="USD",
+        overdraft_nanos=0,
+        by=Meta(actor="user:test"),
+        now=world.now,
+    )
+    world.settle()
+    ann, token = world.member(CONSUMER, "finance"), str(uuid4())
+
+    for account_id in (world.account_id, other):
+        ann.post(f"/wallet/{account_id}/top-up", {"amount": "50.00", "method": "", "token": token})
+    world.settle()
+
+    asked = WalletPaymentRow.objects.values_list("account_id", flat=True)
+    assert set(asked) == {world.account_id, other}
+    assert not Checkpoint.objects.exclude(error="").exists()

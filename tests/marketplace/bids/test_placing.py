@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from ledger.domain.ids import BidId, EntryId, HoldId, LeaseId, SubscriberId, Ten
 from ledger.domain.money import NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import load, record
+from ledger.eventstore.port import Appended, Write, load, record
 from marketplace.commands.bids import (
     amend_bid,
     cancel_bid,
@@ -27,7 +28,7 @@ from marketplace.commands.bids import (
 )
 from marketplace.domain.bids import bid as bids
 from marketplace.domain.bids import bounds
-from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.bids.bid import Bid, BidTerms, BidTermsDiffer
 from marketplace.domain.bids.images import ImageWithoutDigest
 from marketplace.domain.bids.workload_profiles import WorkloadUnknown
 from marketplace.domain.facts.events import GpuRequest, Workload
@@ -403,3 +404,44 @@ def test_the_hold_of_a_bid_that_came_is_kept(funded: MemoryStore) -> None:
     )
 
     assert held(funded) == 12 * NANOS_PER_UNIT
+
+
+class Overtaken(MemoryStore):
+    """Lets somebody else in just before the first append of a bid."""
+
+    rival: Callable[[], object] | None = None
+
+    def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append all or nothing, after the rival did."""
+        rival, self.rival = self.rival, None
+        if rival is not None:
+            rival()
+        return super().append_whole(writes)
+
+
+def test_of_two_bids_of_one_id_at_once_one_leaves_no_hold() -> None:
+    """A hold has one account: with two the tables of money, and so all books, would stop."""
+    store = Overtaken()
+    other = SubscriberId(UUID(int=33))
+    accounts = (FUNDS, funds_account(other, "USD"))
+    for account_id, unit in zip(accounts, (UNIT, other), strict=True):
+        open_account(
+            store,
+            account_id=account_id,
+            tenant_id=TENANT,
+            subscriber_id=unit,
+            kind="chargeback",
+            title="unit",
+            currency="USD",
+            overdraft_nanos=None,
+            by=somebody(),
+            now=NOON,
+        )
+    theirs = replace(TERMS, subscriber_id=other, account_id=accounts[1])
+    store.rival = lambda: place_bid(store, terms=theirs, by=somebody(), now=NOON)
+
+    with pytest.raises(BidTermsDiffer):
+        place_bid(store, terms=TERMS, by=somebody(), now=NOON)
+
+    held = [load(store, Account, each) for each in accounts]
+    assert [each.held.nanos > 0 for each in held if each is not None] == [False, True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -85,12 +85,13 @@ def top_up(request: HttpRequest, account_id: UUID) -> HttpResponse:
     if not form.is_valid():
         return _show(request, actor, row, top_up=form)
     token, method = form.cleaned_data["token"], form.cleaned_data["method"]
+    payment_id = PaymentId(_named(row, token))
     try:
         setup.need_payments()
         position = commands.request_top_up(
             default_store(),
             account_id=AccountId(row.pk),
-            payment_id=PaymentId(token),
+            payment_id=payment_id,
             money=form.cleaned_data["amount"],
             way="saved" if method else "checkout",
             method=method,
@@ -100,7 +101,7 @@ def top_up(request: HttpRequest, account_id: UUID) -> HttpResponse:
         )
     except Refusal as refusal:
         return _show(request, actor, row, top_up=form, refusal=refusal)
-    return done(request, f"/wallet/top-ups/{token}", position)
+    return done(request, f"/wallet/top-ups/{payment_id}", position)
 
 
 @require_safe
@@ -196,7 +197,7 @@ def refund(request: HttpRequest, account_id: UUID) -> HttpResponse:
         position = refunding.ask_for_refund(
             default_store(),
             account_id=AccountId(row.pk),
-            refund_id=RefundId(token),
+            refund_id=RefundId(_named(row, token)),
             money=form.cleaned_data["amount"],
             reason=form.cleaned_data["reason"],
             asked_by=actor.need_person(),
@@ -232,6 +233,11 @@ def decide(request: HttpRequest, refund_id: UUID) -> HttpResponse:
         return _show(request, actor, account, refusal=refusal)
     said = "It does not go back." if declining else "It goes back now."
     return done(request, f"/wallet/{row.account_id}", position, said)
+
+
+def _named(row: AccountRow, token: UUID) -> UUID:
+    """Return the id of what a form asks for: its token may come with the form of another wallet."""
+    return uuid5(row.pk, str(token))
 
 
 def _wallet(request: HttpRequest, account_id: UUID) -> tuple[Actor, AccountRow]:
