@@ -7,11 +7,12 @@ from datetime import datetime
 from uuid import UUID
 
 from ledger.access import Actor
-from ledger.commands.disputes import decide_dispute, open_dispute_about
+from ledger.commands.disputes import decide_dispute, open_dispute_about, say_about_dispute
 from ledger.commands.notices import give_notice
 from ledger.domain.dispute_events import Outcome
-from ledger.domain.disputes import Dispute, dispute_of
+from ledger.domain.disputes import DECIDED_WITHIN, Dispute, DisputeOpenedOtherwise, dispute_of
 from ledger.domain.ids import DisputeId, EntryId, UserId
+from ledger.domain.money import Money
 from ledger.domain.notices import To, to_platform
 from ledger.domain.parties import TenantUnknown
 from ledger.domain.refusal import Forbidden
@@ -21,7 +22,10 @@ from ledger.turns import each_alone, turns_of
 
 A_PASS = 200
 BY_CLOCK = Meta(actor="loop:disputes")
-NOT_DECIDED = "Nobody decided in time, so what was metered stands."
+NOT_DECIDED = (
+    f"By rule: nobody decided within {DECIDED_WITHIN.days} days, so what was metered stands."
+)
+METERS = Meta(actor="loop:compared-meters")
 
 
 class DisputesByPlatformOnly(Forbidden):
@@ -57,6 +61,46 @@ def contest(
     return dispute_id, position
 
 
+def contest_by_meters(
+    store: EventStore, entry_id: UUID, *, used_millis: int, reason: str, now: datetime
+) -> bool:
+    """Contest a charge since the meter of who paid differs from its owners'; tell if it is new.
+
+    Where somebody contests it already, that dispute stands.
+    Raises: ChargeUnknown, and what `open_dispute_about` raises.
+    """
+    charge = queries.charge_of(entry_id, used_millis=used_millis, reason=reason, now=now)
+    dispute_id = dispute_of(EntryId(entry_id))
+    before = load(store, Dispute, dispute_id)
+    if before is not None and before.opened.opened_by is not None:
+        return False
+    with suppress(DisputeOpenedOtherwise):
+        open_dispute_about(store, charge, by=METERS, now=now)
+    # Also where it was there before: then something ended in between.
+    _tell(store, dispute_id, "opened", by=METERS, now=now)
+    return before is None
+
+
+def say(
+    store: EventStore, actor: Actor, dispute_id: UUID, text: str, *, by: Meta, now: datetime
+) -> Position:
+    """Say something about a dispute that the actor's organisation is part of, or decides.
+
+    Raises: RoleMissing, PersonNeeded, DisputeUnknown, DisputeOver, NothingSaid, SaidEnough.
+    """
+    actor.need("consumer", "owner", "finance", "operator")
+    row = queries.dispute(actor, dispute_id)
+    return say_about_dispute(
+        store,
+        DisputeId(row.dispute_id),
+        text,
+        user_id=actor.need_person(),
+        tenant_id=actor.tenant_id,
+        by=by,
+        now=now,
+    )
+
+
 def decide(
     store: EventStore,
     actor: Actor,
@@ -66,6 +110,7 @@ def decide(
     reason: str,
     by: Meta,
     now: datetime,
+    given_back: Money | None = None,
 ) -> Position:
     """Decide a dispute, as somebody of the platform who is no party to it.
 
@@ -74,7 +119,8 @@ def decide(
     row = queries.dispute(actor, dispute_id)
     if not actor.has_platform_money:
         raise DisputesByPlatformOnly()
-    return _decide(store, row.dispute_id, outcome, reason, actor.need_person(), by=by, now=now)
+    user_id = actor.need_person()
+    return _decide(store, row.dispute_id, outcome, reason, user_id, by=by, now=now, part=given_back)
 
 
 def decide_overdue(store: EventStore, *, now: datetime) -> int:
@@ -108,11 +154,22 @@ def _decide(
     *,
     by: Meta,
     now: datetime,
+    part: Money | None = None,
 ) -> Position:
     known = DisputeId(dispute_id)
-    position = decide_dispute(store, known, outcome, reason=reason, user_id=user_id, by=by, now=now)
+    position = decide_dispute(
+        store, known, outcome, reason=reason, user_id=user_id, by=by, now=now, given_back=part
+    )
     _tell(store, known, outcome, by=by, now=now)
     return position
+
+
+WORDS: dict[str, str] = {
+    "opened": "A charge is contested",
+    "upheld": "A dispute is upheld: what is contested goes back",
+    "in-part": "A dispute is upheld in part",
+    "dismissed": "A dispute is dismissed: the charge stands",
+}
 
 
 def _tell(store: EventStore, dispute_id: DisputeId, what: str, *, by: Meta, now: datetime) -> None:
@@ -120,11 +177,17 @@ def _tell(store: EventStore, dispute_id: DisputeId, what: str, *, by: Meta, now:
     dispute = load(store, Dispute, dispute_id)
     assert dispute is not None, "it was just written"
     opened = dispute.opened
-    said = opened.reason if dispute.decided is None else dispute.decided.reason
-    body = (
+    about = (
         f"{opened.money} for lease {opened.lease_id}, {opened.window.starts_at:%Y-%m-%d %H:%M} UTC"
-        f" on: {said}\n\nTo be decided by {opened.decide_by:%Y-%m-%d %H:%M} UTC."
     )
+    if dispute.decided is None:
+        last = (
+            f"To be decided by {opened.decide_by:%Y-%m-%d %H:%M} UTC. Until then it is set aside."
+        )
+        body = f"{about} on: {opened.reason}\n\n{last}"
+    else:
+        last = f"Given back: {dispute.given_back}."
+        body = f"{about} on: {dispute.decided.reason}\n\n{last}"
     owners = {each.owner_id for each in opened.contested if each.owner_id is not None}
     told = [To(tenant_id=each) for each in sorted({opened.tenant_id, *owners}, key=str)]
     for to in [*told, to_platform()]:
@@ -134,8 +197,9 @@ def _tell(store: EventStore, dispute_id: DisputeId, what: str, *, by: Meta, now:
                 to=to,
                 topic="dispute",
                 key=f"{dispute_id}:{what}",
-                title=f"A charge is contested: {what}",
+                title=WORDS[what],
                 body=body,
+                link=f"/finance/disputes/{dispute_id}",
                 by=by.step(f"notice:{dispute_id}:{what}:{to.tenant_id}"),
                 now=now,
             )

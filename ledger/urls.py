@@ -68,6 +68,7 @@ api_urls: list[URLPattern] = [
     path("debts", money.Debts.as_view()),
     path("disputes", disputes.Disputes.as_view()),
     path("disputes/<uuid:dispute_id>", disputes.DisputeDetail.as_view()),
+    path("disputes/<uuid:dispute_id>/statements", disputes.DisputeStatements.as_view()),
     path("disputes/<uuid:dispute_id>/uphold", disputes.Upheld.as_view()),
     path("disputes/<uuid:dispute_id>/dismiss", disputes.Dismissed.as_view()),
     path("periods", periods.Periods.as_view()),

@@ -1,4 +1,4 @@
-"""Disputes over HTTP: contesting a charge, and deciding."""
+"""Disputes over HTTP: contesting a charge, saying something about it, and deciding."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from ledger import disputing
 from ledger.domain.dispute_events import Outcome
+from ledger.domain.money import Money
 from ledger.queries import disputes as queries
 from ledger.rest import AmountField, Body, Endpoint, MomentField, TextField
 from ledger.rest.schema import WrittenAt
@@ -37,11 +38,24 @@ class AskDecision(Body):
     reason = TextField(max_length=200)
 
 
+class AskUpheld(AskDecision):
+    """Why a dispute is upheld. given_back: a part of what is contested; without it, all of it."""
+
+    given_back = AmountField(required=False, allow_null=True)
+
+
+class AskStatement(Body):
+    """What somebody who is part of a dispute has to say about it."""
+
+    text = TextField(max_length=2_000)
+
+
 class DisputeShape(serializers.Serializer[Any]):
-    """A dispute. state: open; upheld: the contested amount went back; dismissed: it stands.
+    """A dispute. state: open; upheld: the contested amount went back; in-part: some; dismissed.
 
     contested: what is set aside, as decimal text in `currency`, until it is decided, or until
-    `decide_by`, when what was metered stands. decided_by is null where nobody decided in time.
+    `decide_by`, when what was metered stands. opened_by: null where two meters were compared.
+    decided_by is null where nobody decided in time. given_back: what went back.
     """
 
     dispute_id = serializers.UUIDField()
@@ -55,10 +69,29 @@ class DisputeShape(serializers.Serializer[Any]):
     currency = serializers.CharField()
     reason = serializers.CharField()
     state = serializers.CharField()
+    opened_by = serializers.UUIDField(allow_null=True)
     opened_at = MomentField()
     decide_by = MomentField()
     decision = serializers.CharField(allow_blank=True)
+    decided_by = serializers.UUIDField(allow_null=True)
     decided_at = MomentField(allow_null=True)
+    given_back = AmountField(source="given_nanos")
+
+
+class StatementShape(serializers.Serializer[Any]):
+    """What somebody said about a dispute on behalf of an organisation."""
+
+    number = serializers.IntegerField()
+    tenant_id = serializers.UUIDField()
+    said_by = serializers.UUIDField()
+    text = serializers.CharField()
+    at = MomentField()
+
+
+class DisputeWhole(DisputeShape):
+    """A dispute with what was said about it, the oldest first."""
+
+    statements = StatementShape(many=True)
 
 
 class DisputeMade(WrittenAt):
@@ -100,10 +133,32 @@ class DisputeDetail(Endpoint):
     scopes = {"GET": "billing:read"}
     reads = DISPUTES
 
-    @extend_schema(responses=DisputeShape)
+    @extend_schema(responses=DisputeWhole)
     def get(self, request: Request, dispute_id: UUID) -> Response:
-        """Show what is contested and how it was decided."""
-        return Response(DisputeShape(queries.dispute(self.actor, dispute_id)).data)
+        """Show what is contested, what was said about it, and how it was decided."""
+        row = queries.dispute(self.actor, dispute_id)
+        said = StatementShape(queries.statements_of(row), many=True).data
+        return Response({**DisputeShape(row).data, "statements": said})
+
+
+class DisputeStatements(Endpoint):
+    """What is said about a dispute."""
+
+    scopes = {"POST": "billing:write"}
+    reads = DISPUTES
+
+    @extend_schema(request=AskStatement, responses={201: WrittenAt})
+    def post(self, request: Request, dispute_id: UUID) -> Response:
+        """Put a statement on record; both sides and the platform see it."""
+        position = disputing.say(
+            self.store(),
+            self.actor,
+            dispute_id,
+            self.body(AskStatement)["text"],
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"position": position}, status=201)
 
 
 class Upheld(Endpoint):
@@ -112,10 +167,15 @@ class Upheld(Endpoint):
     scopes = {"POST": "billing:write"}
     reads = DISPUTES
 
-    @extend_schema(request=AskDecision, responses=WrittenAt)
+    @extend_schema(request=AskUpheld, responses=WrittenAt)
     def post(self, request: Request, dispute_id: UUID) -> Response:
-        """Give the contested amount back to who paid it."""
-        return _decided(self, dispute_id, "upheld")
+        """Give the contested amount, or a part of it, back to who paid it."""
+        asked = self.body(AskUpheld)
+        nanos = asked.get("given_back")
+        row = queries.dispute(self.actor, dispute_id)
+        part = None if nanos is None else Money(nanos, row.currency)
+        outcome: Outcome = "upheld" if part is None else "in-part"
+        return _decided(self, dispute_id, outcome, asked["reason"], part)
 
 
 class Dismissed(Endpoint):
@@ -127,11 +187,12 @@ class Dismissed(Endpoint):
     @extend_schema(request=AskDecision, responses=WrittenAt)
     def post(self, request: Request, dispute_id: UUID) -> Response:
         """Let what was metered stand: what was set aside is free again."""
-        return _decided(self, dispute_id, "dismissed")
+        return _decided(self, dispute_id, "dismissed", self.body(AskDecision)["reason"])
 
 
-def _decided(asked: Endpoint, dispute_id: UUID, outcome: Outcome) -> Response:
-    reason = asked.body(AskDecision)["reason"]
+def _decided(
+    asked: Endpoint, dispute_id: UUID, outcome: Outcome, reason: str, part: Money | None = None
+) -> Response:
     position = disputing.decide(
         asked.store(),
         asked.actor,
@@ -140,5 +201,6 @@ def _decided(asked: Endpoint, dispute_id: UUID, outcome: Outcome) -> Response:
         reason=reason,
         by=asked.meta(),
         now=timezone.now(),
+        given_back=part,
     )
     return Response({"position": position})

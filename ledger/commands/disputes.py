@@ -1,4 +1,4 @@
-"""What may be asked about disputes: to contest a charge, and to decide."""
+"""What may be asked about disputes: to contest a charge, to say something, and to decide."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from ledger.domain.disputes import (
     set_aside,
 )
 from ledger.domain.event import Event
-from ledger.domain.ids import AccountId, DisputeId, HoldId, UserId
+from ledger.domain.ids import AccountId, DisputeId, HoldId, TenantId, UserId
+from ledger.domain.money import Money
 from ledger.domain.parties import PLATFORM_ID, Tenant
-from ledger.eventstore.port import EventStore, Meta, Position, load
+from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
 
 
@@ -57,11 +58,13 @@ def decide_dispute(
     user_id: UserId | None,
     by: Meta,
     now: datetime,
+    given_back: Money | None = None,
 ) -> Position:
-    """Uphold a dispute, which gives back what is contested, or dismiss it; free what was set aside.
+    """Uphold a dispute, which gives back what is contested, all or a part, or dismiss it.
 
-    user_id: None where the time to decide is over.
-    Raises: DisputeUnknown, PartyCannotDecide, DisputeOver, DisputeReasonMissing.
+    What was set aside is free again. user_id: None where the time to decide is over. given_back:
+    of a dispute that is upheld in part.
+    Raises: DisputeUnknown, PartyCannotDecide, DisputeOver, PartNotContested, DisputeReasonMissing.
     """
     known = load(store, Dispute, dispute_id)
     if known is None:
@@ -70,18 +73,45 @@ def decide_dispute(
 
     def decide(dispute: Dispute | None) -> Sequence[Event]:
         assert dispute is not None, "it was just read"
-        return dispute.decide(outcome, reason=reason, by=user_id, parties=parties, now=now)
+        return dispute.decide(
+            outcome, reason=reason, by=user_id, parties=parties, now=now, given_back=given_back
+        )
 
     # It is decided first: whoever asks for the other outcome is refused before money moves.
-    parts = [Part(Dispute, dispute_id, decide, by.step(f"decide:{outcome}"))]
+    step = f"decide:{outcome}:{given_back or ''}".rstrip(":")
+    parts = [Part(Dispute, dispute_id, decide, by.step(step))]
     parts += [
         _on_account(each.account_id, partial(_release, each.hold_id, now), by)
         for each in opened.contested
         if each.hold_id is not None
     ]
-    if outcome == "upheld":
-        parts.append(_on_account(opened.account_id, partial(_give_back, opened, now), by))
+    if outcome != "dismissed":
+        money = given_back or opened.money
+        parts.append(_on_account(opened.account_id, partial(_give_back, opened, money, now), by))
     return record_together(store, parts, whole=True)[0]
+
+
+def say_about_dispute(
+    store: EventStore,
+    dispute_id: DisputeId,
+    text: str,
+    *,
+    user_id: UserId,
+    tenant_id: TenantId,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Put a statement about a dispute on record, while it is open.
+
+    Raises: DisputeUnknown, DisputeOver, NothingSaid, SaidEnough.
+    """
+
+    def decide(dispute: Dispute | None) -> Sequence[Event]:
+        if dispute is None:
+            raise DisputeUnknown(dispute_id=dispute_id)
+        return dispute.say(text, by=user_id, tenant_id=tenant_id, now=now)
+
+    return record(store, Dispute, dispute_id, decide, by=by)
 
 
 def _parties(store: EventStore, opened: DisputeOpened) -> Collection[UserId]:
@@ -101,8 +131,10 @@ def _release(hold_id: HoldId, now: datetime, account: Account) -> Sequence[Event
     return account.release_hold(hold_id=hold_id, now=now)
 
 
-def _give_back(opened: DisputeOpened, now: datetime, account: Account) -> Sequence[Event]:
-    return give_back(account, opened, platform_id=PLATFORM_ID, now=now)
+def _give_back(
+    opened: DisputeOpened, money: Money, now: datetime, account: Account
+) -> Sequence[Event]:
+    return give_back(account, opened, money, platform_id=PLATFORM_ID, now=now)
 
 
 def _on_account(account_id: AccountId, decide: partial[Sequence[Event]], by: Meta) -> Part:

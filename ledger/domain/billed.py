@@ -28,7 +28,7 @@ def category_of(kind: EntryKind) -> LineCategory | None:
             return "storage"
         case "compensation":
             return "compensation"
-        case "sla-credit":
+        case "sla-credit" | "use-credit":
             return "credit"
         case "funds" | "cost" | "rounding" | "tax" | "credit":
             return None

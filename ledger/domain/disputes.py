@@ -1,7 +1,8 @@
 """Disputes about charged use: what is contested is set aside, and somebody who is no party decides.
 
 Either way it ends with an entry or a release: upheld, each account that got a part gives it back;
-dismissed, or not decided in time, what was metered stands and the money is free again.
+dismissed, or not decided in time, what was metered stands and the money is free again. In part: so
+much of it goes back as was decided.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from ledger.domain.dispute_events import (
     DisputeDecided,
     DisputeEvent,
     DisputeOpened,
+    DisputeSaid,
     Outcome,
+    UseCredited,
 )
-from ledger.domain.events import CompensationPaid, HoldPlaced
+from ledger.domain.events import HoldPlaced
 from ledger.domain.holds import TEXT_LENGTH_MAX, need_text
 from ledger.domain.ids import AccountId, DisputeId, EntryId, HoldId, TenantId, UserId
 from ledger.domain.money import Money
@@ -30,6 +33,9 @@ from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
 CONTESTED_WITHIN = timedelta(days=60)
 """So long after a usage window ended it may be contested."""
 DECIDED_WITHIN = timedelta(days=14)
+SAID_LENGTH_MAX = 2_000
+SAID_MAX = 100
+"""Statements of one dispute, of all that are part of it."""
 
 
 class DisputeUnknown(Unknown):
@@ -61,6 +67,18 @@ class DisputeOpenedOtherwise(Refusal):
 
 class DisputeOver(Refusal):
     """This dispute was decided otherwise already."""
+
+
+class PartNotContested(Invalid):
+    """What goes back in part is more than nothing and less than all that is contested."""
+
+
+class NothingSaid(Invalid):
+    """A statement has a text of up to 2,000 characters."""
+
+
+class SaidEnough(Refusal):
+    """A dispute has up to 100 statements."""
 
 
 class PartyCannotDecide(Forbidden):
@@ -131,6 +149,7 @@ class Dispute:
     STREAM: ClassVar[str] = "dispute"
 
     opened: DisputeOpened
+    said: int = 0
     decided: DisputeDecided | None = None
 
     @classmethod
@@ -139,7 +158,42 @@ class Dispute:
         if isinstance(event, DisputeOpened):
             return cls(opened=event)
         assert state is not None
+        if isinstance(event, DisputeSaid):
+            return replace(state, said=event.number)
         return replace(state, decided=event)
+
+    def say(
+        self, text: str, *, by: UserId, tenant_id: TenantId, now: datetime
+    ) -> list[DisputeSaid]:
+        """Decide that somebody says something about it, while it is open.
+
+        Raises: DisputeOver, NothingSaid, SaidEnough, TextUnreadable.
+        """
+        if self.decided is not None:
+            raise DisputeOver(outcome=self.decided.outcome)
+        if not text.strip() or len(text) > SAID_LENGTH_MAX:
+            raise NothingSaid()
+        need_text(text, length_max=SAID_LENGTH_MAX)
+        if self.said >= SAID_MAX:
+            raise SaidEnough()
+        return [
+            DisputeSaid(
+                dispute_id=self.opened.dispute_id,
+                number=self.said + 1,
+                tenant_id=tenant_id,
+                said_by=by,
+                text=text,
+                at=now,
+            )
+        ]
+
+    @property
+    def given_back(self) -> Money:
+        """Return how much of the contested amount goes back, as it was decided."""
+        contested = self.opened.money
+        if self.decided is None or self.decided.outcome == "dismissed":
+            return Money(0, contested.currency)
+        return self.decided.given_back or contested
 
     def decide(
         self,
@@ -149,19 +203,30 @@ class Dispute:
         by: UserId | None,
         parties: Collection[UserId],
         now: datetime,
+        given_back: Money | None = None,
     ) -> list[DisputeDecided]:
         """Decide what becomes of it. parties: members of the organisations that are part of it.
 
-        by: None where the clock decides. Again on the same terms is nothing.
-        Raises: PartyCannotDecide, DisputeOver, DisputeReasonMissing, TextUnreadable.
+        by: None where the clock decides. given_back: of what is contested, `in-part` and then only.
+        Again on the same terms is nothing.
+        Raises: PartyCannotDecide, DisputeOver, PartNotContested, DisputeReasonMissing,
+            TextUnreadable.
         """
         if by is not None and (by == self.opened.opened_by or by in parties):
             raise PartyCannotDecide()
         if self.decided is not None:
-            if self.decided.outcome != outcome:
+            if (self.decided.outcome, self.decided.given_back) != (outcome, given_back):
                 raise DisputeOver(outcome=self.decided.outcome)
             return []
         _need_reason(reason)
+        contested = self.opened.money
+        is_part = (
+            given_back is not None
+            and given_back.currency == contested.currency
+            and 0 < given_back.nanos < contested.nanos
+        )
+        if is_part != (outcome == "in-part") or (given_back is not None and not is_part):
+            raise PartNotContested(contested=str(contested))
         return [
             DisputeDecided(
                 dispute_id=self.opened.dispute_id,
@@ -169,6 +234,7 @@ class Dispute:
                 reason=reason,
                 decided_by=by,
                 at=now,
+                given_back=given_back,
             )
         ]
 
@@ -208,22 +274,30 @@ def set_aside(
 
 
 def give_back(
-    payer: Account, opened: DisputeOpened, *, platform_id: TenantId, now: datetime
-) -> list[CompensationPaid]:
-    """Decide what who paid gets back from each account that got a part, once."""
+    payer: Account, opened: DisputeOpened, money: Money, *, platform_id: TenantId, now: datetime
+) -> list[UseCredited]:
+    """Decide what who paid gets back from each account that got a part, once.
+
+    money: all of it; each account's part is in proportion to what it answers for.
+    """
+    parts = journal.split(money.nanos, [each.money.nanos for each in opened.contested])
     entries = [
-        CompensationPaid(
+        UseCredited(
             account_id=opened.account_id,
             entry_id=EntryId(uuid5(opened.dispute_id, f"credit:{each.account_id}")),
+            corrects=opened.entry_id,
+            dispute_id=opened.dispute_id,
             lease_id=opened.lease_id,
+            window=opened.window,
             owner_id=platform_id if each.owner_id is None else each.owner_id,
-            money=each.money,
+            money=Money(part, money.currency),
             postings=journal.transfer(
-                source=each.account_id, target=opened.account_id, money=each.money
+                source=each.account_id, target=opened.account_id, money=Money(part, money.currency)
             ),
             at=now,
         )
-        for each in opened.contested
+        for each, part in zip(opened.contested, parts, strict=True)
+        if part
     ]
     return [each for each in entries if each.entry_id not in payer.entries]
 

@@ -7,6 +7,7 @@ from typing import Literal
 from unicodedata import normalize
 from uuid import uuid5
 
+from ledger.domain.dispute_events import UseCredited
 from ledger.domain.events import (
     CompensationPaid,
     CostRecorded,
@@ -55,6 +56,7 @@ EntryKind = Literal[
     "dispute",
     "reversal",
     "processing",
+    "use-credit",
 ]
 InvoiceEntry = InvoiceRounded | TaxCharged | InvoiceCredited
 EntryEvent = (
@@ -73,7 +75,7 @@ ENTRY_KINDS = (
     *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged, SlaCredited),
     *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned),
     *(InvoiceRounded, TaxCharged, InvoiceCredited),
-    *(FundsReturned, FundsDisputed, EntryReversed, ProcessingFeePaid),
+    *(FundsReturned, FundsDisputed, EntryReversed, ProcessingFeePaid, UseCredited),
 )
 
 
@@ -88,6 +90,8 @@ def return_kind(event: ReturnEntry) -> EntryKind:
             return "reversal"
         case ProcessingFeePaid():
             return "processing"
+        case UseCredited():
+            return "use-credit"
 
 
 def entry_kind(event: EntryEvent) -> EntryKind:
@@ -117,7 +121,13 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "tax"
         case InvoiceCredited():
             return "credit"
-        case FundsReturned() | FundsDisputed() | EntryReversed() | ProcessingFeePaid():
+        case (
+            FundsReturned()
+            | FundsDisputed()
+            | EntryReversed()
+            | ProcessingFeePaid()
+            | UseCredited()
+        ):
             return return_kind(event)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ledger.domain.dispute_events import UseCredited
 from ledger.domain.event import Event
 from ledger.domain.events import Posting
 from ledger.domain.ids import AccountId, EntryId
@@ -69,6 +70,6 @@ class ProcessingFeePaid(Event, name="ledger.processing-fee-paid"):
     at: datetime
 
 
-Correcting = FundsReturned | FundsDisputed | EntryReversed
+Correcting = FundsReturned | FundsDisputed | EntryReversed | UseCredited
 """Each names the entry that it corrects."""
 ReturnEntry = Correcting | ProcessingFeePaid

@@ -117,6 +117,8 @@ class Charge:
     use: Use | None = None
     storage: Storage | None = None
     once: Once | None = None
+    corrects_from: datetime | None = None
+    """When the use began that it gives back; None: it gives back none."""
     document: str = ""
     """The number of the invoice or credit note that it is on; empty: none."""
 
@@ -298,4 +300,5 @@ def _others(
             lease_id=str(row.lease_id or ""),
             at=row.at,
             once=what,
+            corrects_from=datetime.fromisoformat(row.reference) if what.corrects_use else None,
         )

@@ -80,7 +80,8 @@ def own_part(charge: Charge) -> Row:
 def _correction(charge: Charge, since: datetime) -> str:
     """Tell if a charge is for a month that was closed when it was recorded."""
     of = charge.use or charge.storage
-    return "Correction" if of is not None and of.starts_at < since else ""
+    starts_at = charge.corrects_from if of is None else of.starts_at
+    return "Correction" if starts_at is not None and starts_at < since else ""
 
 
 def _who(payer: Payer, period: Period) -> Row:

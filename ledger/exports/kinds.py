@@ -26,6 +26,8 @@ class Once:
     category: Category
     words: str
     is_payment: bool = False
+    corrects_use: bool = False
+    """It gives back what use of an earlier time was charged; its reference is when that began."""
     names_document: bool = False
     """Its reference is the number of its invoice or credit note."""
 
@@ -43,6 +45,9 @@ def once(kind: EntryKind) -> Once | None:
             return Once("Credit", "Compensation: lease {lease} was reclaimed by its owner")
         case "sla-credit":
             return Once("Credit", "Service below what was promised: lease {lease}, {reference}")
+        case "use-credit":
+            words = "Given back after a dispute: use of lease {lease} from {reference}"
+            return Once("Credit", words, corrects_use=True)
         case "rounding":
             return Once(
                 "Adjustment", "Rounding of invoice {reference} to whole cents", names_document=True

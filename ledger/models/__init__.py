@@ -5,7 +5,7 @@ from __future__ import annotations
 from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
 from ledger.models.depletion import AccountWatchRow
-from ledger.models.disputes import DisputeRow
+from ledger.models.disputes import DisputeRow, DisputeSaidRow
 from ledger.models.exports import (
     ExportDeliveryRow,
     ExportProgress,
@@ -75,6 +75,7 @@ __all__ = [
     "DebtRow",
     "DeliveryRow",
     "DisputeRow",
+    "DisputeSaidRow",
     "DocumentFile",
     "EarningRow",
     "ExportDeliveryRow",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ledger.domain.dispute_events import DisputeDecided, DisputeOpened
+from ledger.domain.dispute_events import DisputeDecided, DisputeOpened, DisputeSaid
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
-from ledger.models.disputes import DisputeRow
+from ledger.models.disputes import DisputeRow, DisputeSaidRow
 from ledger.rows import Rows
 
 
@@ -32,14 +32,29 @@ def project_disputes(recorded: Recorded, rows: Rows) -> None:
                 opened_at=opened.at,
                 decide_by=opened.decide_by,
                 state="open",
+                given_nanos=0,
                 decision="",
             )
+        case DisputeSaid() as said:
+            rows.make(
+                DisputeSaidRow,
+                key=f"{said.dispute_id}:{said.number}",
+                dispute_id=said.dispute_id,
+                number=said.number,
+                tenant_id=said.tenant_id,
+                said_by=said.said_by,
+                text=said.text,
+                at=said.at,
+            )
         case DisputeDecided() as decided:
+            row = rows.get(DisputeRow, decided.dispute_id)
+            given = row.contested_nanos if decided.outcome == "upheld" else 0
             rows.change(
                 DisputeRow,
                 decided.dispute_id,
                 state=decided.outcome,
                 decision=decided.reason,
+                given_nanos=given if decided.given_back is None else decided.given_back.nanos,
                 decided_by=decided.decided_by,
                 decided_at=decided.at,
             )
@@ -48,6 +63,6 @@ def project_disputes(recorded: Recorded, rows: Rows) -> None:
 DISPUTES = Projection(
     name="ledger.disputes",
     project=project_disputes,
-    tables=(DisputeRow,),
-    on=names_of(DisputeOpened, DisputeDecided),
+    tables=(DisputeRow, DisputeSaidRow),
+    on=names_of(DisputeOpened, DisputeSaid, DisputeDecided),
 )

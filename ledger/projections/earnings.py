@@ -7,8 +7,10 @@ from uuid import UUID
 
 from ledger.domain import journal
 from ledger.domain.account_ids import earnings_account
+from ledger.domain.dispute_events import UseCredited
 from ledger.domain.events import CompensationPaid, SlaCredited, UsageCaptured
 from ledger.domain.ids import TenantId
+from ledger.domain.parties import PLATFORM_ID
 from ledger.models import AccountRow, EarningRow, PayeeRow
 from ledger.rows import Rows
 
@@ -64,6 +66,8 @@ def _owners(entry: journal.EntryEvent) -> list[TenantId]:
         case UsageCaptured():
             return [use.owner_id for use in entry.owners]
         case CompensationPaid() | SlaCredited():
+            return [entry.owner_id]
+        case UseCredited() if entry.owner_id != PLATFORM_ID:
             return [entry.owner_id]
         case _:
             return []

@@ -10,6 +10,7 @@ from ledger.domain.account_ids import earnings_account
 from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.closing_events import PeriodEvent
 from ledger.domain.depletion_events import WatchEvent
+from ledger.domain.dispute_events import UseCredited
 from ledger.domain.events import (
     AccountOpened,
     BudgetSet,
@@ -92,7 +93,7 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
         case StorageCharged() as charged:
             _post(charged, recorded, rows)
             _store(charged, recorded, rows)
-        case CompensationPaid() | SlaCredited() as paid:
+        case CompensationPaid() | SlaCredited() | UseCredited() as paid:
             _post(paid, recorded, rows)
             payee = rows.get(AccountRow, paid.account_id).tenant_id
             _owe(rows, str(periods.counts_in(paid.at, rows)), paid.owner_id, payee, paid.money)
@@ -371,6 +372,8 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.title
         case CompensationPaid():
             return "reclaimed"
+        case UseCredited():
+            return entry.window.starts_at.isoformat()
         case SlaCredited():
             return entry.reason
         case PayoutRequested():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from django.db.models import QuerySet
 
@@ -14,7 +14,10 @@ from ledger.domain.ids import AccountId, EntryId, LeaseId, TenantId, UserId
 from ledger.domain.money import Money
 from ledger.domain.span import Window
 from ledger.models import AccountRow, PostingRow, UsageChargeRow
-from ledger.models.disputes import DisputeRow
+from ledger.models.disputes import DisputeRow, DisputeSaidRow
+
+LEASE_MAX = 50
+"""Disputes of one lease on its page."""
 
 
 def disputes(actor: Actor) -> QuerySet[DisputeRow]:
@@ -46,6 +49,46 @@ def charge_to_contest(
     Raises: ChargeUnknown.
     """
     row = UsageChargeRow.objects.filter(pk=entry_id, tenant_id=actor.tenant_id).first()
+    return _charge(row, entry_id, used_millis=used_millis, reason=reason, user_id=user_id, now=now)
+
+
+def charge_of(entry_id: UUID, *, used_millis: int, reason: str, now: datetime) -> Charge:
+    """Return a charge that nobody in particular contests, and who got what of it.
+
+    Raises: ChargeUnknown.
+    """
+    row = UsageChargeRow.objects.filter(pk=entry_id).first()
+    return _charge(row, entry_id, used_millis=used_millis, reason=reason, user_id=None, now=now)
+
+
+def statements_of(row: DisputeRow) -> list[DisputeSaidRow]:
+    """Return what was said about a dispute that the actor may see, in order."""
+    return list(DisputeSaidRow.objects.filter(dispute_id=row.dispute_id).order_by("number"))
+
+
+def entries_of(actor: Actor, row: DisputeRow) -> list[PostingRow]:
+    """Return the lines of its charge and of what was given back, as far as the actor sees them."""
+    charged = PostingRow.objects.filter(entry_id=row.entry_id, lease_id=row.lease_id)
+    given = [uuid5(row.dispute_id, f"credit:{line.account_id}") for line in charged]
+    rows = visible(actor, PostingRow) if not actor.has_platform_money else PostingRow.objects.all()
+    found = rows.filter(entry_id__in=[row.entry_id, *given], lease_id=row.lease_id)
+    return list(found.order_by("position", "line_id"))
+
+
+def disputed(actor: Actor, lease_id: UUID) -> list[DisputeRow]:
+    """Return the disputes about a lease that the actor may see, the newest use first."""
+    return list(disputes(actor).filter(lease_id=lease_id).order_by("-starts_at")[:LEASE_MAX])
+
+
+def _charge(
+    row: UsageChargeRow | None,
+    entry_id: UUID,
+    *,
+    used_millis: int,
+    reason: str,
+    user_id: UserId | None,
+    now: datetime,
+) -> Charge:
     if row is None:
         raise ChargeUnknown(entry_id=entry_id)
     lines = PostingRow.objects.filter(position=row.position, entry_id=entry_id, nanos__gt=0)

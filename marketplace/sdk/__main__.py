@@ -15,6 +15,7 @@ from . import (
     bids,
     copying,
     credit_notes,
+    disputes,
     ending,
     files,
     hosts,
@@ -136,6 +137,7 @@ app.add_typer(accounts.credit_limits, name="credit-limits")
 app.add_typer(spending.app, name="budgets")
 app.add_typer(invoices.app, name="invoices")
 app.add_typer(credit_notes.app, name="credit-notes")
+app.add_typer(disputes.app, name="disputes")
 
 
 def _version(wanted: bool) -> None:

@@ -24,7 +24,9 @@ Form = Callable[[Any, Mapping[str, Any]], str]
 Column = tuple[str, str] | tuple[str, str, Form]
 """A field of an entry, its heading, and where it is not written as it is, how."""
 
-NUMBERS = frozenset({"gpus", "price", "limit", "floor", "charged", "available", "held", "total"})
+NUMBERS = frozenset(
+    {"gpus", "price", "limit", "floor", "charged", "available", "held", "total", "contested"}
+)
 
 
 class NotPrinted(Exception):

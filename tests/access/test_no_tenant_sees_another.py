@@ -277,6 +277,7 @@ BODIES: Mapping[str, Body] = {
         "used_millis": 0,
         "reason": "mine",
     },
+    "POST disputes/<uuid:dispute_id>/statements": lambda its, own: {"text": "mine"},
     "POST disputes/<uuid:dispute_id>/uphold": lambda its, own: {"reason": "mine"},
     "POST disputes/<uuid:dispute_id>/dismiss": lambda its, own: {"reason": "mine"},
     "POST bank-files": lambda its, own: {"format": "csv", "currency": "USD"},

@@ -65,6 +65,7 @@ WRITES = {
     "hosts/<uuid:host_id>/drain": "offers:write",
     "disputes": "billing:write",
     "disputes/<uuid:dispute_id>/dismiss": "billing:write",
+    "disputes/<uuid:dispute_id>/statements": "billing:write",
     "disputes/<uuid:dispute_id>/uphold": "billing:write",
     "hosts/<uuid:host_id>/maintenance": "offers:write",
     "hosts/<uuid:host_id>/maintenance/<uuid:maintenance_id>": "offers:write",

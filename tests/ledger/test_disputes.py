@@ -11,17 +11,24 @@ from ledger import disputing
 from ledger.access import Actor
 from ledger.commands.disputes import decide_dispute
 from ledger.domain import account_ids, disputes
-from ledger.domain.dispute_events import Outcome
-from ledger.domain.ids import UserId
+from ledger.domain.dispute_events import Outcome, UseCredited
+from ledger.domain.ids import TenantId, UserId
 from ledger.domain.journal import usage_entry
+from ledger.domain.money import Money
 from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.periods import Period
 from ledger.eventstore.memory import MemoryStore
+from ledger.eventstore.port import Meta
+from ledger.exports import export
 from ledger.following import follow_projections
 from ledger.models import DisputeRow, HoldRow, PostingRow
 from ledger.projections import PROJECTIONS
+from ledger.queries import disputes as queries
 from ledger.queries.money import disagreements
 from tests.conftest import NOON, SOMEBODY
 from tests.ledger import ledgerbook as book
+from tests.ledger.busy_month import AUDITOR
+from tests.ledger.exported import nanos, rows_of
 
 pytestmark = pytest.mark.django_db
 PAYING = UserId(UUID(int=5))
@@ -100,7 +107,7 @@ def test_upheld_each_who_got_a_part_gives_it_back(charged: MemoryStore) -> None:
     assert (row.state, row.decided_by) == ("upheld", DECIDING)
     assert book.account(charged).total.nanos == before + row.contested_nanos
     assert book.account(charged, EARNINGS).held.nanos == 0
-    lines = PostingRow.objects.filter(kind="compensation", nanos__lt=0)
+    lines = PostingRow.objects.filter(kind="use-credit", nanos__lt=0)
     assert {line.account_id for line in lines} == {EARNINGS, OTHER_EARNINGS, FEES}
     assert -sum(line.nanos for line in lines) == row.contested_nanos
 
@@ -196,3 +203,109 @@ def test_the_whole_of_a_charge_may_be_contested(charged: MemoryStore) -> None:
 
     assert book.account(charged).total == book.usd(100)
     assert book.totals(charged)[EARNINGS] == 0
+
+
+def test_a_part_goes_back_from_each_who_answers_for_it(charged: MemoryStore) -> None:
+    before = book.account(charged).total.nanos
+    contest(charged)
+    row = DisputeRow.objects.get()
+    part = Money(row.contested_nanos // 3, "USD")
+
+    def in_part(money: Money) -> None:
+        disputing.decide(
+            charged,
+            FINANCE,
+            DISPUTE,
+            "in-part",
+            reason="a third of it",
+            by=SOMEBODY,
+            now=AFTER,
+            given_back=money,
+        )
+        follow(charged)
+
+    for wrong in (Money(0, "USD"), Money(row.contested_nanos, "USD"), Money(1, "EUR")):
+        with pytest.raises(disputes.PartNotContested):
+            in_part(wrong)
+    in_part(part)
+    in_part(part)
+
+    row.refresh_from_db()
+    assert (row.state, row.given_nanos) == ("in-part", part.nanos)
+    assert book.account(charged).total.nanos == before + part.nanos
+    assert book.account(charged, EARNINGS).held.nanos == 0
+    credits = [e for e in book.account(charged).entries.values() if isinstance(e, UseCredited)]
+    assert {e.corrects for e in credits} == {ENTRY}
+    assert sum(e.money.nanos for e in credits) == part.nanos
+    with pytest.raises(disputes.DisputeOver):
+        in_part(Money(part.nanos + 1, "USD"))
+
+
+def test_all_who_are_part_of_it_say_something_while_it_is_open(charged: MemoryStore) -> None:
+    contest(charged)
+
+    for actor, text in ((CONSUMING, "it stood still"), (OWNING, "it did not"), (FINANCE, "shown?")):
+        disputing.say(
+            charged, actor, DISPUTE, text, by=Meta(actor=f"user:{actor.user_id}"), now=AFTER
+        )
+        follow(charged)
+    with pytest.raises(disputes.NothingSaid):
+        disputing.say(charged, OWNING, DISPUTE, " ", by=SOMEBODY, now=AFTER)
+    stranger = Actor(tenant_id=TenantId(UUID(int=77)), roles=frozenset({"finance"}), user_id=PAYING)
+    with pytest.raises(disputes.DisputeUnknown):
+        disputing.say(charged, stranger, DISPUTE, "me, too", by=SOMEBODY, now=AFTER)
+
+    said = queries.statements_of(DisputeRow.objects.get())
+    assert [(each.number, each.tenant_id, each.text) for each in said] == [
+        (1, book.CONSUMER, "it stood still"),
+        (2, book.OWNER, "it did not"),
+        (3, PLATFORM_ID, "shown?"),
+    ]
+    decide(charged, "dismissed")
+    with pytest.raises(disputes.DisputeOver):
+        disputing.say(charged, OWNING, DISPUTE, "late", by=SOMEBODY, now=AFTER)
+
+
+def test_meters_that_differ_contest_once_and_give_way_to_people(charged: MemoryStore) -> None:
+    def by_meters() -> bool:
+        found = disputing.contest_by_meters(
+            charged, ENTRY, used_millis=HOUR_MS, reason="its own meter says less", now=AFTER
+        )
+        follow(charged)
+        return found
+
+    assert by_meters()
+    assert not by_meters()
+    row = DisputeRow.objects.get()
+    assert (row.opened_by, row.state) == (None, "open")
+    decide(charged, "upheld")
+
+    assert not by_meters()
+    assert DisputeRow.objects.get().state == "upheld"
+    assert book.account(charged, EARNINGS).held.nanos == 0
+
+
+def test_what_goes_back_for_use_of_a_month_before_is_a_correction_in_focus(
+    charged: MemoryStore,
+) -> None:
+    contest(charged)
+    later = NOON.replace(day=1) + timedelta(days=32)
+    disputing.decide(
+        charged, FINANCE, DISPUTE, "upheld", reason="looked at", by=SOMEBODY, now=later
+    )
+    follow(charged)
+
+    period = Period(later.year, later.month)
+    exported = export(AUDITOR, "focus", period=period, position=charged.head())
+    rows = [
+        row
+        for row in rows_of(b"".join(exported).decode())
+        if row["ChargeDescription"].startswith("Given back after a dispute")
+    ]
+    assert {(row["ChargeCategory"], row["ChargeClass"]) for row in rows} == {
+        ("Credit", "Correction")
+    }
+    assert (
+        sum(nanos(row["EffectiveCost"]) for row in rows)
+        == -DisputeRow.objects.get().contested_nanos
+    )

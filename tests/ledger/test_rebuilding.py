@@ -27,7 +27,7 @@ from config.wiring import projections
 from ledger import following, rebuilding
 from ledger.domain.closing_events import PeriodClosed
 from ledger.domain.depletion_events import AccountRunsOut
-from ledger.domain.dispute_events import DisputeOpened
+from ledger.domain.dispute_events import DisputeOpened, DisputeSaid
 from ledger.domain.event import Event
 from ledger.domain.export_deliveries import ExportsDelivered
 from ledger.domain.export_events import ExportAsked
@@ -166,14 +166,14 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"bid-{waits.bid_id}", waiting)
     short = replace(example(AccountRunsOut), account_id=waits.account_id)
     add(store, f"account-watch-{waits.account_id}", short)
-    closed = replace(example(PeriodClosed), period="2020-01")
-    add(store, f"periods-{PLATFORM_ID}", closed)
+    add(store, f"periods-{PLATFORM_ID}", replace(example(PeriodClosed), period="2020-01"))
     details = example(BillingDetailsSet)
     add(store, f"billing-{details.party_id}", details)
     issued = replace(example(InvoiceIssued), total_nanos=14)
     add(store, f"invoices-{PLATFORM_ID}", issued, example(CreditNoteAsked))
     contested = example(DisputeOpened)
-    add(store, f"dispute-{contested.dispute_id}", contested)
+    said = replace(example(DisputeSaid), dispute_id=contested.dispute_id)
+    add(store, f"dispute-{contested.dispute_id}", contested, said)
     asked_for = example(ExportAsked)
     add(store, f"export-{asked_for.export_id}", asked_for)
     delivered = example(ExportsDelivered)

@@ -7,6 +7,7 @@ KINDS = {
     "funds": "Added",
     "compensation": "Paid for reclaims",
     "sla-credit": "Credited for missed promises",
+    "use-credit": "Given back after disputes",
     "storage": "Storage of volumes",
     "cost": "Rented capacity",
     "rounding": "Rounding of invoices",

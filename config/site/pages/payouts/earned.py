@@ -17,6 +17,7 @@ KINDS = {
     "usage": "Use of GPUs",
     "compensation": "Compensation for reclaims",
     "sla-credit": "Credit for missed terms",
+    "use-credit": "Given back after disputes",
     "storage": "Storage",
     "payout-back": "Payouts that came back",
 }
