@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import ledger.funding.telling
 import ledger.telling
 import listings.telling
+import marketplace.price_telling
 import marketplace.telling
 from config.env import Env
 from config.processes.loops import Loop, wake
@@ -62,4 +63,5 @@ def telling(clock: Callable[[], datetime] | None) -> tuple[Policy, ...]:
         *ledger.funding.telling.policies(clock=clock),
         *listings.telling.policies(clock=clock),
         *marketplace.telling.policies(clock=clock),
+        *marketplace.price_telling.policies(clock=clock),
     )

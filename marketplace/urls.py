@@ -9,6 +9,7 @@ from marketplace.api.bids import BidChain, Bids, ExplainBid, OneBid, PreviewBids
 from marketplace.api.earnings import EarningsByPlace
 from marketplace.api.folders import FolderLinks, Folders, MissingBlobs, OneFolder
 from marketplace.api.lab import Lab
+from marketplace.api.lease_prices import AgreeLeasePrice, DeclineLeasePriceView, LeasePrices
 from marketplace.api.leases import (
     LeaseCheckpoint,
     LeaseEvents,
@@ -103,6 +104,11 @@ api_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/events", LeaseEvents.as_view()),
     path("leases/<uuid:lease_id>/logs", LeaseLogs.as_view()),
     path("leases/<uuid:lease_id>/logs/<str:stream>", LeaseLog.as_view()),
+    path("leases/<uuid:lease_id>/prices", LeasePrices.as_view()),
+    path("leases/<uuid:lease_id>/prices/<uuid:proposal_id>/agree", AgreeLeasePrice.as_view()),
+    path(
+        "leases/<uuid:lease_id>/prices/<uuid:proposal_id>/decline", DeclineLeasePriceView.as_view()
+    ),
     path("leases/<uuid:lease_id>/reclaim", LeaseReclaim.as_view()),
     path("leases/<uuid:lease_id>/reclaim-quote", LeaseReclaimQuote.as_view()),
     path("leases/<uuid:lease_id>/resale", LeaseResale.as_view()),

@@ -15,10 +15,11 @@ from ledger.domain.ids import LeaseId, OfferId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
-from ledger.eventstore.port import EventStore, Meta, Position, record
+from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
 from listings.domain.events import OfferPublished, OfferRepriced
 from marketplace.domain.facts.events import LeaseScheduled
+from marketplace.domain.leases.lease import Lease
 from metering.domain.correcting import NOT_CHARGED
 from metering.domain.events import (
     GpuUse,
@@ -107,6 +108,8 @@ def charge_window(
 ) -> None:
     """Charge a usage window, or a correction of one, to the lease's hold, once.
 
+    At the price of the moment at which it begins: windows are cut where a price changes.
+
     Raises: what `capture_usage` raises.
     """
     correction = closed.number if isinstance(closed, UsageCorrected) else 0
@@ -118,8 +121,9 @@ def charge_window(
     gpu_millis = granted.total()
     if not gpu_millis:
         return
-    terms = terms_of_lease(store, closed.lease_id)
-    assert terms is not None, "only a lease has a meter"
+    lease = load(store, Lease, closed.lease_id)
+    assert lease is not None, "only a lease has a meter"
+    terms = lease.terms
     weights = weights_of(terms, closed.gpus)
     for earner in weights or ():
         granted[earner] += 0
@@ -130,7 +134,7 @@ def charge_window(
         lease_id=closed.lease_id,
         window=closed.window,
         gpu_millis=gpu_millis,
-        price=terms.price,
+        price=lease.price_at(closed.window.starts_at),
         fee_ppm=terms.fee_ppm,
         owner_millis=sorted(granted.items()),
         weights=weights,

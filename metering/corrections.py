@@ -61,11 +61,15 @@ def correct_late_use(store: EventStore, waiting: Waiting) -> int:
 
 
 def as_recorded(store: EventStore, row: MeterRow, lease: LeaseSpan) -> LeaseSpan:
-    """Return the lease's span with its end as its own stream has it by now, if that is sooner."""
+    """Return the lease's span as its own stream has it: an end that is sooner, prices."""
     found = load(store, Lease, row.lease_id)
     if found is None:
         raise MeterUnknown(lease_id=row.lease_id)
-    return replace(lease, ends_ms=min(lease.ends_ms, millis_down(found.right_ends_at)))
+    return replace(
+        lease,
+        ends_ms=min(lease.ends_ms, millis_down(found.right_ends_at)),
+        cuts_ms=tuple(millis_down(each.since) for each in found.repriced),
+    )
 
 
 def _correct(store: EventStore, late: LateUse, waiting: Waiting) -> int:
@@ -81,6 +85,7 @@ def _correct(store: EventStore, late: LateUse, waiting: Waiting) -> int:
         rated,
         lease=(lease.starts_ms, lease.until_ms),
         window_ms=waiting.window_ms,
+        cuts_ms=lease.cuts_ms,
     )
     made = 0
     for span in spans:

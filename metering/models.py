@@ -271,6 +271,8 @@ class MeterRow(models.Model):
     gpus = models.PositiveIntegerField()
     price_nanos_per_gpu_hour = models.BigIntegerField()
     currency = models.CharField(max_length=3)
+    later_prices = models.JSONField(default=list, db_default=[])
+    """What was agreed since it was granted, in order: since_ms, nanos (per GPU-hour)."""
     starts_ms = models.BigIntegerField()
     ends_ms = models.BigIntegerField()
     """When the right to the GPUs ends, as far as it is known: the window's end, or sooner."""

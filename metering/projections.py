@@ -23,6 +23,7 @@ from marketplace.domain.facts.events import (
     LeaseExtended,
     LeaseInterrupted,
     LeaseMoved,
+    LeaseRepriced,
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
@@ -69,6 +70,11 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
             rows.change(MeterRow, starting.lease_id, ever_starting=True)
         case LeaseExtended() as extended:
             rows.change(MeterRow, extended.lease_id, ends_ms=millis_down(extended.ends_at))
+        case LeaseRepriced() as repriced:
+            row = rows.get(MeterRow, repriced.lease_id)
+            nanos = repriced.price.nanos_per_gpu_hour
+            later = {"since_ms": millis_down(repriced.since), "nanos": nanos}
+            rows.change(MeterRow, repriced.lease_id, later_prices=[*row.later_prices, later])
         case (
             LeaseShortened()
             | ReclaimRequested()
@@ -389,6 +395,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             LeaseScheduled,
             LeaseStarting,
             LeaseExtended,
+            LeaseRepriced,
             LeaseShortened,
             ReclaimRequested,
             LeaseInterrupted,

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from ledger.domain import journal, reopening
 from ledger.domain.account_ids import earnings_account, fee_account
+from ledger.domain.agreed_rates import HoldRepriced
 from ledger.domain.carried import AccountCarried
 from ledger.domain.events import (
     AccountEvent,
@@ -161,7 +162,7 @@ class Account:
         match event:
             case BudgetSet():
                 return replace(state, overdraft_nanos=event.overdraft_nanos)
-            case HoldPlaced() | HoldResized() | HoldReleased():
+            case HoldPlaced() | HoldResized() | HoldRepriced() | HoldReleased():
                 return state._with_hold(event)
             case UsageCaptured():
                 return state._with_hold(event)._with_entry(event)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from ledger.domain.agreed_rates import HoldRepriced
 from ledger.domain.event import Event
 from ledger.domain.ids import (
     AccountId,
@@ -435,6 +436,7 @@ AccountEvent = (
     | FundsAdded
     | HoldPlaced
     | HoldResized
+    | HoldRepriced
     | UsageCaptured
     | CompensationPaid
     | CostRecorded

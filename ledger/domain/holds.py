@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TypeAlias
 from unicodedata import category
 
 from ledger.domain import journal
+from ledger.domain.agreed_rates import HoldRepriced, RateSince, rate_at
 from ledger.domain.events import (
     HoldPlaced,
     HoldReleased,
@@ -60,7 +62,10 @@ class HoldExceeded(Refusal):
 
 
 class UsageTermsChanged(Refusal):
-    """A hold is charged for one lease, at one price and one fee."""
+    """A hold is charged for one lease, at its price and one fee.
+
+    Only both sides of the lease together change its price.
+    """
 
 
 class UsageOverlaps(Refusal):
@@ -119,9 +124,9 @@ class Usage:
     energy_mj: int | None = None
 
     @property
-    def terms(self) -> tuple[LeaseId, Rate, int]:
+    def terms(self) -> tuple[LeaseId, int]:
         """Return what must be the same for every window that is charged to one hold."""
-        return (self.lease_id, self.price, self.fee_ppm)
+        return (self.lease_id, self.fee_ppm)
 
     def check(self) -> None:
         """Refuse figures that cannot be.
@@ -153,7 +158,8 @@ class Usage:
         """Tell if this very use, on these terms, is what `event` charged."""
         return (
             event.hold_id == self.hold_id
-            and (event.lease_id, event.price, event.fee_ppm) == self.terms
+            and (event.lease_id, event.fee_ppm) == self.terms
+            and event.price == self.price
             and (event.window, event.gpu_millis) == (self.window, self.gpu_millis)
             and (event.owners, event.cost_centre) == (self.owners, self.cost_centre)
             and event.correction == self.correction
@@ -169,7 +175,8 @@ class Hold:
     """Money set aside, and what was taken from it so far.
 
     placed: the amount first asked for. money: the amount now, what was captured included.
-    terms, windows: of the use captured so far.
+    terms, windows, millis: of the use captured so far; millis: of GPU-time, by price.
+    first_price: of its use, as far as it is known; repriced: what was agreed since, in order.
     """
 
     hold_id: HoldId
@@ -177,8 +184,10 @@ class Hold:
     purpose: str
     money: Money
     captured: Money
-    gpu_millis: int = 0
-    terms: tuple[LeaseId, Rate, int] | None = None
+    millis: Mapping[Rate, int] = field(default_factory=dict)
+    terms: tuple[LeaseId, int] | None = None
+    first_price: Rate | None = None
+    repriced: tuple[RateSince, ...] = ()
     windows: tuple[Window, ...] = ()
     released: bool = False
 
@@ -188,19 +197,28 @@ class Hold:
         zero = Money(0, self.money.currency)
         return zero if self.released else self.money - self.captured
 
+    def price_at(self, moment: datetime) -> Rate | None:
+        """Return what use that begins then is charged at; None: nothing is known of its price."""
+        if self.first_price is None:
+            return None
+        return rate_at(self.first_price, self.repriced, moment)
+
     def rate(self, usage: Usage) -> Rated:
         """Decide what a usage window costs and what part of it is the platform's.
 
         Raises: UsageTermsChanged, UsageOverlaps, HoldExceeded.
         """
-        if self.terms not in (None, usage.terms):
+        agreed = self.price_at(usage.window.starts_at)
+        if self.terms not in (None, usage.terms) or agreed not in (None, usage.price):
             raise UsageTermsChanged(hold_id=self.hold_id)
         # A correction adds to what was charged, by its own number and once.
         charged_before = () if usage.correction else self.windows
         if any(window.overlaps(usage.window) for window in charged_before):
             raise UsageOverlaps(hold_id=self.hold_id)
         charged = journal.rate(
-            usage.price, millis_before=self.gpu_millis, gpu_millis=usage.gpu_millis
+            usage.price,
+            millis_before=self.millis.get(usage.price, 0),
+            gpu_millis=usage.gpu_millis,
         )
         left = self.money - self.captured
         if charged > left:
@@ -212,15 +230,16 @@ class Hold:
         return replace(
             self,
             captured=self.captured + event.charged,
-            gpu_millis=self.gpu_millis + event.gpu_millis,
-            terms=(event.lease_id, event.price, event.fee_ppm),
+            millis={**self.millis, event.price: self.millis.get(event.price, 0) + event.gpu_millis},
+            terms=(event.lease_id, event.fee_ppm),
+            first_price=self.first_price or event.price,
             windows=self.windows if event.correction else (*self.windows, event.window),
         )
 
 
-HoldEvent = HoldPlaced | HoldResized | HoldReleased | UsageCaptured
+HoldEvent = HoldPlaced | HoldResized | HoldRepriced | HoldReleased | UsageCaptured
 """What happens to a hold."""
-HOLD_KINDS = (HoldPlaced, HoldResized, HoldReleased, UsageCaptured)
+HOLD_KINDS = (HoldPlaced, HoldResized, HoldRepriced, HoldReleased, UsageCaptured)
 
 
 def hold_after(before: Hold | None, event: HoldEvent) -> Hold:
@@ -237,6 +256,12 @@ def hold_after(before: Hold | None, event: HoldEvent) -> Hold:
     match event:
         case HoldResized():
             return replace(before, money=event.money)
+        case HoldRepriced():
+            return replace(
+                before,
+                first_price=before.first_price or event.before,
+                repriced=(*before.repriced, RateSince(event.since, event.price)),
+            )
         case HoldReleased():
             return replace(before, released=True)
         case UsageCaptured():

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from ledger.access import Actor
 from ledger.domain.ids import LeaseId
-from ledger.domain.money import Rate
+from ledger.domain.money import Rate, decimal_of
 from ledger.eventstore.port import stream_name
 from ledger.rest import AmountField, Endpoint, MomentField, etag_of
 from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, ReportCheckpoint
@@ -34,6 +34,7 @@ from marketplace.domain.leases.lease import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 from marketplace.queries.folders import left_by
+from marketplace.queries.prices import price_of
 
 LEASE_MIN_SECONDS = 900
 NEWEST_FIRST = ("-granted_at", "lease_id")
@@ -114,8 +115,17 @@ class CloseReasonShape(serializers.Serializer[Any]):
     text = serializers.CharField()
 
 
+class LaterPriceShape(serializers.Serializer[Any]):
+    """A price that both sides agreed to, and from when on it holds."""
+
+    since = MomentField()
+    price = AmountField(source="price.nanos_per_gpu_hour")
+
+
 class LeaseShape(serializers.Serializer[Any]):
     """A lease as its consumer and its owners see it. stop_at: when a reclaim ends it.
+
+    price: of use now. later_prices: what was agreed since it was granted, in order.
 
     inputs: the folder that its work finds; outputs: what of the work's folder is kept. An owner
     sees neither these nor `bid_id`, `subscriber_id` and `cost_centre`: they are null.
@@ -134,7 +144,8 @@ class LeaseShape(serializers.Serializer[Any]):
     starts_at = MomentField()
     ends_at = MomentField()
     stop_at = MomentField(allow_null=True)
-    price = AmountField(source="price_nanos_per_gpu_hour")
+    price = serializers.SerializerMethodField()
+    later_prices = LaterPriceShape(source="agreed", many=True)
     currency = serializers.CharField()
     service_class = serializers.CharField()
     workload_kind = serializers.CharField()
@@ -163,7 +174,12 @@ class LeaseShape(serializers.Serializer[Any]):
     version = serializers.IntegerField()
     actions = serializers.ListField(child=serializers.CharField(), default=list)
     """What may be done with it now by who asks, of `end`, `extend`, `sell`, `keep`, `checkpoint`,
-    `reclaim` and `take-first`; everything else would be refused."""
+    `reclaim`, `take-first` and `reprice`; everything else would be refused."""
+
+    @extend_schema_field(AmountField())
+    def get_price(self, row: LeaseRow) -> str:
+        """Return the price of use now, or the last it had."""
+        return decimal_of(price_of(row, now=timezone.now()))
 
     @extend_schema_field(ResaleShape(allow_null=True))
     def get_resale(self, row: LeaseRow) -> dict[str, Any] | None:

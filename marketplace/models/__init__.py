@@ -7,6 +7,7 @@ from marketplace.models.folders import BlobRow, BlobUseRow, FolderRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.models.logs import LogRow
 from marketplace.models.money_waits import MoneyWaitRow
+from marketplace.models.prices import PriceProposalRow
 from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.models.secrets import SecretRow, SecretValueRow
@@ -34,6 +35,7 @@ __all__ = [
     "MoneyWaitRow",
     "PolicyNodeRow",
     "PolicyRow",
+    "PriceProposalRow",
     "PriceRow",
     "QuotaRequestRow",
     "RoundRow",

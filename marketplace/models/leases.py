@@ -8,6 +8,10 @@ from typing import Any, ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from ledger.domain.agreed_rates import RateSince, cost, rate_at
+from ledger.domain.money import Money, Rate
+from ledger.domain.span import Window
+
 
 class LeaseRow(models.Model):
     """One lease as its consumer and its owners see it."""
@@ -32,7 +36,10 @@ class LeaseRow(models.Model):
     due_at = models.DateTimeField(db_index=True)
     """When the clock next has something to say: start, deadline, or end of a grace."""
     price_nanos_per_gpu_hour = models.BigIntegerField()
+    """What it was granted at."""
     currency = models.CharField(max_length=3)
+    later_prices = models.JSONField(default=list, db_default=[])
+    """What was agreed since, in order: since, nanos (per GPU-hour)."""
     service_class = models.CharField(max_length=16)
     workload_kind = models.CharField(max_length=64)
     cost_centre = models.CharField(max_length=64)
@@ -98,6 +105,26 @@ class LeaseRow(models.Model):
     def least_notice(self) -> timedelta:
         """Return the least notice of a reclaim."""
         return timedelta(seconds=self.notice_seconds)
+
+    def price_at(self, moment: datetime) -> Rate:
+        """Return the price of use that begins then."""
+        return rate_at(Rate(self.price_nanos_per_gpu_hour, self.currency), self.agreed, moment)
+
+    @property
+    def agreed(self) -> list[RateSince]:
+        """Return what was agreed of its price since it was granted, in order."""
+        return [
+            RateSince(datetime.fromisoformat(each["since"]), Rate(each["nanos"], self.currency))
+            for each in self.later_prices
+        ]
+
+    def cost_of(self, since: datetime, millis: int) -> Money:
+        """Return what all its GPUs cost for so many milliseconds from a moment on."""
+        if millis <= 0:
+            return Money(0, self.currency)
+        first = Rate(self.price_nanos_per_gpu_hour, self.currency)
+        window = Window(since, since + timedelta(milliseconds=millis))
+        return cost(first, self.agreed, window, self.gpus)
 
     @property
     def maintenance_ahead(self) -> list[dict[str, Any]]:

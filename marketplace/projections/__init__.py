@@ -7,6 +7,7 @@ from marketplace.projections import (
     bids,
     folders,
     leases,
+    prices,
     quotas,
     rounds,
     secrets,
@@ -17,6 +18,7 @@ from marketplace.projections import (
 PROJECTIONS: tuple[Projection, ...] = (
     *bids.PROJECTIONS,
     *leases.PROJECTIONS,
+    *prices.PROJECTIONS,
     *rounds.PROJECTIONS,
     *quotas.PROJECTIONS,
     *folders.PROJECTIONS,

@@ -24,6 +24,7 @@ from marketplace.domain.facts.events import (
     LeaseExtended,
     LeaseInterrupted,
     LeaseMoved,
+    LeaseRepriced,
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
@@ -88,13 +89,8 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             )
         case ReclaimRequested() as reclaim:
             _stop_by(rows.get(LeaseRow, reclaim.lease_id), reclaim.stop_at, rows)
-        case LeaseExtended() as extended:
-            row = rows.change(LeaseRow, extended.lease_id, ends_at=extended.ends_at)
-            if row.state == "active":
-                row.due_at = _deadline(row)
-            for share in shares_of(row, rows):
-                rows.change(LeaseShareRow, share.pk, ends_at=extended.ends_at)
-            no_longer_warned(row, rows)
+        case LeaseExtended() | LeaseRepriced() as goes_on:
+            _change_terms(goes_on, rows)
         case claim if isinstance(claim, Claim):
             _project_claim(claim, rows)
         case (
@@ -114,6 +110,23 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
         case _:
             return
     rows.change(LeaseRow, recorded.event.lease_id, version=recorded.version)
+
+
+def _change_terms(goes_on: LeaseExtended | LeaseRepriced, rows: Rows) -> None:
+    """Keep until when it lasts, and at which price."""
+    match goes_on:
+        case LeaseExtended() as extended:
+            row = rows.change(LeaseRow, extended.lease_id, ends_at=extended.ends_at)
+            if row.state == "active":
+                row.due_at = _deadline(row)
+            for share in shares_of(row, rows):
+                rows.change(LeaseShareRow, share.pk, ends_at=extended.ends_at)
+            no_longer_warned(row, rows)
+        case LeaseRepriced() as repriced:
+            row = rows.get(LeaseRow, repriced.lease_id)
+            nanos = repriced.price.nanos_per_gpu_hour
+            later = {"since": repriced.since.isoformat(), "nanos": nanos}
+            rows.change(LeaseRow, repriced.lease_id, later_prices=[*row.later_prices, later])
 
 
 def _note_work(
@@ -409,6 +422,7 @@ PROJECTIONS = (
             MaintenanceNoticed,
             MaintenanceNoticeWithdrawn,
             LeaseExtended,
+            LeaseRepriced,
             ExtensionRequested,
             ExtensionRefused,
             ExtensionGranted,

@@ -108,7 +108,7 @@ def _asked_of(account_ids: Collection[AccountId | UUID], now: datetime) -> dict[
     running = {row.bid_id: row for row in leases}
     for bid in filled.filter(bid_id__in=list(running)):
         lease, account_id = running[bid.bid_id], AccountId(bid.account_id)
-        rate = lease.price_nanos_per_gpu_hour * lease.gpus
+        rate = lease.price_at(lease.ends_at).nanos_per_gpu_hour * lease.gpus
         if lease.starts_at <= now < lease.ends_at:
             rates[account_id] += rate
         until = _wanted_until(bid)

@@ -21,7 +21,7 @@ from ledger.turns import behind
 from listings.queries import abilities_of
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.values import GpuRequest, VolumeMount
-from marketplace.domain.leases.actions import OF_CONSUMERS, Action, Sale, Standing, offered
+from marketplace.domain.leases.actions import Action, Sale, Standing, is_consumers, offered
 from marketplace.domain.leases.attempts import Attempt, attempts_of
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
 from marketplace.domain.leases.moves import taker_of
@@ -150,7 +150,7 @@ def actions_of(
             for action in offered(
                 _standing(row, notices[row.lease_id]), tenant_id=actor.tenant_id, now=now
             )
-            if (as_consumer if action in OF_CONSUMERS else as_owner)
+            if (as_consumer if is_consumers(action, row.tenant_id, actor.tenant_id) else as_owner)
         )
         for row in rows
     }

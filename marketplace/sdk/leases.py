@@ -12,6 +12,7 @@ from .coming_home import home
 from .fetching import told
 from .forms import gpu_hours, kilowatt_hours, money
 from .idle import idle, sentence
+from .lease_prices import agree, decline, price
 from .maintenance import maintained
 from .printing import shown
 from .session import Yes, confirm, session_of
@@ -122,6 +123,9 @@ def show(context: typer.Context, lease: UUID) -> None:
         )
 
 
+app.command("price")(price)
+app.command("agree")(agree)
+app.command("decline")(decline)
 app.command("idle")(idle)
 app.command("home")(home)
 

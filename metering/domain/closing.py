@@ -20,13 +20,14 @@ class LeaseSpan:
     """A lease as its meter sees it, in milliseconds.
 
     closed_ms: when the lease was over; None: it is not. ever_starting: its hosts were asked to
-    start it.
+    start it. cuts_ms: when its price changes; no usage window goes across that.
     """
 
     starts_ms: int
     ends_ms: int
     closed_ms: int | None
     ever_starting: bool
+    cuts_ms: tuple[int, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -82,6 +83,12 @@ def known_until(gpus: Iterable[GpuProgress], lease: LeaseSpan) -> int:
     return min((gpu.known_until(lease) for gpu in gpus), default=FOR_EVER)
 
 
+def border_after(at_ms: int, window_ms: int, cuts_ms: Iterable[int] = ()) -> int:
+    """Return where a usage window ends that begins then, if the lease does not end before."""
+    border_ms = (at_ms // window_ms + 1) * window_ms
+    return min((cut_ms for cut_ms in cuts_ms if at_ms < cut_ms < border_ms), default=border_ms)
+
+
 def next_window(
     lease: LeaseSpan,
     *,
@@ -94,12 +101,12 @@ def next_window(
 ) -> Span | None:
     """Return the next usage window that may be closed, None where that has to wait or none is left.
 
-    Windows start where the last one ended, are cut at whole multiples of `window_ms`, and are
-    closed when they are over. One that is cut short by the lease's end waits until the lease is
-    over, because it may be extended. One that is not known in full is closed `grace_ms` after its
-    end, of time in which the market was up to take in its samples.
+    Windows start where the last one ended, are cut at whole multiples of `window_ms` and where the
+    price changes, and are closed when they are over. One that is cut short by the lease's end waits
+    until the lease is over, because it may be extended. One that is not known in full is closed
+    `grace_ms` after its end, of time in which the market was up to take in its samples.
     """
-    end_ms = (from_ms // window_ms + 1) * window_ms
+    end_ms = border_after(from_ms, window_ms, lease.cuts_ms)
     if end_ms > lease.until_ms:
         if not lease.is_over:
             return None

@@ -13,6 +13,7 @@ from typing import Literal
 
 from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
+from metering.domain.closing import border_after
 from metering.domain.events import GpuUse
 from metering.domain.rollup import Span
 
@@ -41,12 +42,18 @@ def reason_of(window: Window, *, arrived_at: datetime, grace: timedelta, uptime:
 
 
 def spans_to_correct(
-    late: Span, rated: Iterable[Span], *, lease: Span, window_ms: int
+    late: Span,
+    rated: Iterable[Span],
+    *,
+    lease: Span,
+    window_ms: int,
+    cuts_ms: Sequence[int] = (),
 ) -> list[Span]:
     """Return the spans of a lease whose use is to be added up again for use that came late.
 
     Those on record that it touches, as they are; what lies between them (nothing was known of it,
-    so nothing was rated) is cut at whole multiples of `window_ms`.
+    so nothing was rated) is cut at whole multiples of `window_ms`, and at `cuts_ms`, where the
+    price changes.
     """
     start_ms, end_ms = max(late[0], lease[0]), min(late[1], lease[1])
     found: list[Span] = []
@@ -54,16 +61,16 @@ def spans_to_correct(
     for span in sorted(set(rated)):
         if span[1] <= start_ms or span[0] >= end_ms:
             continue
-        found += _cut(at_ms, min(span[0], end_ms), window_ms)
+        found += _cut(at_ms, min(span[0], end_ms), window_ms, cuts_ms)
         found.append(span)
         at_ms = max(at_ms, span[1])
-    return found + _cut(at_ms, end_ms, window_ms)
+    return found + _cut(at_ms, end_ms, window_ms, cuts_ms)
 
 
-def _cut(start_ms: int, end_ms: int, window_ms: int) -> list[Span]:
+def _cut(start_ms: int, end_ms: int, window_ms: int, cuts_ms: Sequence[int]) -> list[Span]:
     found = []
     while start_ms < end_ms:
-        border_ms = min(end_ms, (start_ms // window_ms + 1) * window_ms)
+        border_ms = min(end_ms, border_after(start_ms, window_ms, cuts_ms))
         found.append((start_ms, border_ms))
         start_ms = border_ms
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -12,12 +12,14 @@ from uuid import UUID
 from django.db.models import Q, QuerySet, Sum
 
 from ledger.access import Actor, visible
+from ledger.domain.agreed_rates import RateSince, charge, rate_at, spans_by_rate
 from ledger.domain.money import Money, Rate
+from ledger.domain.span import Window
 from listings import queries as listings
 from listings.domain.events import Gpu
 from metering.domain.correcting import NOT_CHARGED
 from metering.domain.health import CONDITIONS, GpuCondition, Standing, standing_of
-from metering.domain.instants import instant_of
+from metering.domain.instants import instant_of, millis_down
 from metering.domain.meters import MeterUnknown
 from metering.domain.rollup import Rolled, Sampled, roll_up
 from metering.models import (
@@ -44,7 +46,7 @@ class UseSoFar:
     them since; corrected_ms: that part of it. live_ms: granted since,
     as far as samples have come. occupied_ms, busy_ms, energy_mj: of both; None as soon as a part is
     unknown.
-    cost: of rated and live time at the lease's price. charged: taken from the hold so far, for
+    cost: of rated and live time at the lease's prices. charged: taken from the hold so far, for
     the whole lease.
     """
 
@@ -134,15 +136,21 @@ def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
     charged = corrections(actor, lease_id).exclude(reason__in=NOT_CHARGED)
     corrected = [_rolled(each) for each in charged]
     rated += corrected
+    millis = Counter[Rate]()
+    for rows in (usage_windows(actor, lease_id), charged):
+        for starts_at, granted_ms in rows.values_list("starts_at", "granted_ms"):
+            millis[_price_at(row, starts_at)] += granted_ms
     everything = actor.sees_all or actor.tenant_id == row.tenant_id
     hosts = [
         share["host_id"]
         for share in row.shares
         if everything or share["owner_id"] == str(actor.tenant_id)
     ]
-    live = _live(row, hosts)
+    since = _live(row, hosts)
+    live = [rolled for _, rolled in since]
+    for price, rolled in since:
+        millis[price] += rolled.granted_ms
     rated_ms, live_ms = (sum(each.granted_ms for each in part) for part in (rated, live))
-    price = Rate(row.price_nanos_per_gpu_hour, row.currency)
     return UseSoFar(
         rated_ms=rated_ms,
         corrected_ms=sum(each.granted_ms for each in corrected),
@@ -151,7 +159,7 @@ def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
         busy_ms=_sum_known(each.busy_ms for each in [*rated, *live]),
         gap_ms=sum(each.gap_ms for each in rated),
         rated_through=instant_of(row.closed_through_ms),
-        cost=price.charge(rated_ms + live_ms),
+        cost=charge(millis.items(), row.currency),
         charged=Money(row.captured_nanos, row.currency),
         is_final=row.state == "closed",
         energy_mj=_sum_known(each.energy_mj for each in [*rated, *live]),
@@ -242,8 +250,19 @@ def alarms(actor: Actor) -> QuerySet[IngestAlarm]:
     return visible(actor, IngestAlarm).order_by("-at", "-id")
 
 
-def _live(row: MeterRow, hosts: list[str]) -> list[Rolled]:
-    """Add up what came after the last closed window, one result for each GPU."""
+def _price_at(row: MeterRow, moment: datetime) -> Rate:
+    return rate_at(Rate(row.price_nanos_per_gpu_hour, row.currency), _later_prices(row), moment)
+
+
+def _later_prices(row: MeterRow) -> list[RateSince]:
+    return [
+        RateSince(instant_of(each["since_ms"]), Rate(each["nanos"], row.currency))
+        for each in row.later_prices
+    ]
+
+
+def _live(row: MeterRow, hosts: list[str]) -> list[tuple[Rate, Rolled]]:
+    """Add up what came after the last closed window, one result for each GPU and price."""
     samples: dict[tuple[UUID, str], list[Sampled]] = defaultdict(list)
     rows = Interval.objects.filter(
         Q(host_id__in=hosts), lease_id=row.lease_id, end_ms__gt=row.closed_through_ms
@@ -260,8 +279,15 @@ def _live(row: MeterRow, hosts: list[str]) -> list[Rolled]:
             )
         )
     until_ms = row.ends_ms if row.over_ms is None else min(row.ends_ms, row.over_ms)
-    window = (row.closed_through_ms, max(until_ms, row.closed_through_ms))
-    return [roll_up(each, window=window) for each in samples.values()]
+    if until_ms <= row.closed_through_ms:
+        return []
+    window = Window(instant_of(row.closed_through_ms), instant_of(until_ms))
+    first = Rate(row.price_nanos_per_gpu_hour, row.currency)
+    return [
+        (price, roll_up(each, window=(millis_down(part.starts_at), millis_down(part.ends_at))))
+        for price, part in spans_by_rate(first, _later_prices(row), window)
+        for each in samples.values()
+    ]
 
 
 def _sum_known(values: Iterable[int | None]) -> int | None:

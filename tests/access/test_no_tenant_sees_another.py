@@ -238,6 +238,10 @@ BODIES: Mapping[str, Body] = {
     "PATCH offers/<uuid:offer_id>": lambda its, own: {"floor": "1.50", "currency": "USD"},
     "POST leases/<uuid:lease_id>/checkpoint": lambda its, own: {},
     "POST leases/<uuid:lease_id>/extension": lambda its, own: {"ends_at": _moment(hours=4)},
+    "POST leases/<uuid:lease_id>/prices": lambda its, own: {
+        "price": "9.00",
+        "since": _moment(hours=1),
+    },
     "POST leases/<uuid:lease_id>/resale": lambda its, own: {"floor": "9.00"},
     "POST quotas": lambda its, own: {"node": "research", "gpu_class": "any", "nominal": 4},
     "POST quotas/cohorts": lambda its, own: {

@@ -106,6 +106,7 @@ from marketplace.domain.facts.policy_events import (
     QuotaRequested,
     UnitPlaced,
 )
+from marketplace.domain.facts.price_events import LeasePriceProposed
 from marketplace.domain.files.events import FolderKept
 from marketplace.domain.secrets.events import SecretSet
 from marketplace.domain.secrets.secret import secret_id_of
@@ -795,6 +796,22 @@ def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:
     )
     begun = (LeaseStarting(lease_id=lease_id, at=now), LeaseActivated(lease_id=lease_id, at=now))
     append(f"lease-{lease_id}", scheduled, *begun, by=by)
+    proposed = LeasePriceProposed(
+        lease_id=lease_id,
+        market="main",
+        proposal_id=uuid4(),
+        tenant_id=scheduled.tenant_id,
+        user_id=None,
+        of=(scheduled.tenant_id, TenantId(uuid4())),
+        before=scheduled.price,
+        price=Rate(3 * UNITS),
+        since=now + timedelta(hours=1),
+        answer_by=now + timedelta(minutes=30),
+        why="",
+        at=now,
+    )
+    ids["proposal_id"] = proposed.proposal_id
+    append(f"lease-prices-{lease_id}", proposed, by=by)
 
 
 def _burst(party: Party, title: str, by: Meta, now: datetime) -> None:

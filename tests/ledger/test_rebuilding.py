@@ -46,6 +46,7 @@ from ledger.models import Checkpoint
 from ledger.rebuilding import RebuildRunning, fingerprint, rebuild
 from ledger.rows import Rows
 from marketplace.domain.facts.events import BidAwaitsMoney, BidPlaced, LeaseScheduled
+from marketplace.domain.facts.price_events import LeasePriceProposed, LeaseRepriced
 from marketplace.domain.spending.events import (
     ComparisonSet,
     SpendingBudgetSet,
@@ -184,7 +185,15 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     limit, granted = example(SpendingBudgetSet), example(SpendingGrantAsked)
     drawn, met = example(SpendingDrawn), example(SpendingThresholdMet)
     add(store, f"spending-{limit.tenant_id}", limit, drawn, met, granted)
+    write_prices(store, lease)
+
+
+def write_prices(store: EventStore, lease: LeaseScheduled) -> None:
+    """Add what GPUs cost elsewhere, and another price of a lease that both its sides agreed to."""
     add(store, "comparison-platform", example(ComparisonSet))
+    proposed = replace(example(LeasePriceProposed), lease_id=lease.lease_id)
+    add(store, f"lease-prices-{lease.lease_id}", proposed)
+    add(store, f"lease-{lease.lease_id}", replace(example(LeaseRepriced), lease_id=lease.lease_id))
 
 
 def add(store: EventStore, stream: str, *events: Event) -> None:

@@ -16,6 +16,7 @@ from config.site.pages.invoices import details as billing_details
 from config.site.pages.invoices import views as invoices
 from config.site.pages.lab import views as lab
 from config.site.pages.leases import idle
+from config.site.pages.leases import prices as lease_prices
 from config.site.pages.leases import views as leases
 from config.site.pages.market import ops, rounds, supply
 from config.site.pages.market import views as market
@@ -64,6 +65,8 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/open", leases.open_port),
     path("leases/<uuid:lease_id>/checkpoint", leases.checkpoint),
     path("leases/<uuid:lease_id>/extend", leases.extend),
+    path("leases/<uuid:lease_id>/prices", lease_prices.propose),
+    path("leases/<uuid:lease_id>/prices/<uuid:proposal_id>", lease_prices.answer),
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
     path("leases/<uuid:lease_id>/sell", leases.sell),
     path("leases/<uuid:lease_id>/take", leases.take),

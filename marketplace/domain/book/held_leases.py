@@ -24,6 +24,7 @@ from marketplace.domain.facts.events import (
     ExtensionRequested,
     LeaseClosed,
     LeaseGranted,
+    LeaseRepriced,
     NothingDecided,
     ReclaimRequested,
     ResaleEnded,
@@ -216,6 +217,12 @@ class Holdings:
         if held is not None:
             self._ends_at(held, from_above(event.ends_at))
 
+    def _repriced(self, event: LeaseRepriced, position: int) -> None:
+        """Its sides agreed on another price: from now on it counts as who pays that."""
+        held = self.held.get(event.lease_id)
+        if held is not None:
+            held.granted = replace(held.granted, price=event.price)
+
     def _unchanged(self, event: ExtensionDeclined | NothingDecided, position: int) -> None:
         """Change nothing: it is read for its `through`, by which a book is folded."""
 
@@ -336,6 +343,7 @@ RULES: dict[type[Event], Callable[[Holdings, Any, int], Trigger | None]] = {
     ExtensionDeclined: Holdings._unchanged,
     NothingDecided: Holdings._unchanged,
     ExtensionRequested: Holdings._extension_asked,
+    LeaseRepriced: Holdings._repriced,
     ReclaimRequested: Holdings._reclaimed,
     LeaseClosed: Holdings._closed,
     ResaleOpened: Holdings._resale_opened,

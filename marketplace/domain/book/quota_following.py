@@ -17,6 +17,7 @@ from marketplace.domain.facts.events import (
     GrantRefused,
     LeaseClosed,
     LeaseGranted,
+    LeaseRepriced,
 )
 from marketplace.domain.facts.instants import from_above, from_below
 from marketplace.domain.facts.policy_events import GovernanceEvent, LeastRunSet
@@ -102,6 +103,8 @@ def follow(book: Book, event: Event, trigger: Trigger | None) -> Trigger | None:
             return replace(everywhere(book, freed), again=event.bid_id)
         case ExtensionGranted() if event.lease_id in book.held:
             quotas.extend(event.lease_id, book.held[event.lease_id].ends)
+        case LeaseRepriced() if event.lease_id in quotas.uses:
+            quotas.reprice(event.lease_id, event.price.nanos_per_gpu_hour)
         case LeaseClosed() if event.lease_id in quotas.uses:
             quotas.release(event.lease_id, from_above(event.at))
             return everywhere(book, trigger.hosts if isinstance(trigger, SupplyGrew) else ())

@@ -35,6 +35,7 @@ from marketplace.domain.facts.maintenance_events import MaintenanceNoticed as Ma
 from marketplace.domain.facts.maintenance_events import (
     MaintenanceNoticeWithdrawn as MaintenanceNoticeWithdrawn,
 )
+from marketplace.domain.facts.price_events import LeaseRepriced as LeaseRepriced
 from marketplace.domain.facts.values import Certificate as Certificate
 from marketplace.domain.facts.values import Compensation as Compensation
 from marketplace.domain.facts.values import Continues as Continues
@@ -431,6 +432,7 @@ LeaseEvent = (
     | ExtensionRequested
     | ExtensionRefused
     | LeaseExtended
+    | LeaseRepriced
     | ResaleListed
     | ResaleOpened
     | ResaleEnded

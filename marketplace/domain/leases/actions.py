@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, assert_never, get_args
+from uuid import UUID
 
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.refusal import Forbidden, Invalid, Refusal
@@ -17,10 +18,10 @@ from marketplace.domain.facts.instants import ONE_SECOND
 from marketplace.domain.leases.reclaim_schedule import least_notice
 from marketplace.domain.leases.state import LeaseState, State
 
-Action = Literal["end", "extend", "sell", "keep", "checkpoint", "reclaim", "take-first"]
+Action = Literal["end", "extend", "sell", "keep", "checkpoint", "reclaim", "take-first", "reprice"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 OF_CONSUMERS: frozenset[Action] = frozenset({"end", "extend", "sell", "keep", "checkpoint"})
-"""The others are an owner's."""
+"""The others are an owner's; `reprice` is of both sides."""
 
 Sale = Literal["", "first-refusal", "open", "sold"]
 
@@ -29,6 +30,9 @@ LEASE_MAX = timedelta(days=30)
 
 FIRST_REFUSAL = timedelta(minutes=15)
 """How long the rest of a lease is the owner's alone to take, once its consumer wants to sell it."""
+
+PRICE_AHEAD_MIN = timedelta(minutes=5)
+"""So long before it holds another price is proposed, at the least."""
 
 REST_MIN = timedelta(minutes=1)
 """The shortest rest that can be sold."""
@@ -93,6 +97,25 @@ class FirstRefusalOver(Refusal):
 
     A reclaim is always possible, at the fee that was agreed.
     """
+
+
+class NotAParty(Forbidden):
+    """The consumer and the owners of a lease agree on its price, nobody else."""
+
+
+class PriceIsYourOwn(Refusal):
+    """Consumer and owner are one organisation: there is nobody to agree with."""
+
+
+class PriceTooSoon(Invalid):
+    """A new price holds from five minutes ahead at the soonest, and before the lease ends.
+
+    It holds after the last that was agreed. It is answered a minute before that at the latest.
+    """
+
+
+class PriceIsFixed(Refusal):
+    """The price of rented capacity, and of a lease bought from another consumer, is fixed."""
 
 
 class CheckpointOutOfLease(Invalid):
@@ -165,6 +188,11 @@ def offered(lease: Standing, *, tenant_id: TenantId, now: datetime) -> tuple[Act
     )
 
 
+def is_consumers(action: Action, consumer_id: UUID, tenant_id: UUID) -> bool:
+    """Tell if an action is the consumer's: also one of both sides that the consumer asks for."""
+    return action in OF_CONSUMERS or (action == "reprice" and tenant_id == consumer_id)
+
+
 def need(action: Action, lease: LeaseState, *, tenant_id: TenantId, now: datetime) -> None:
     """Refuse an action that the lease does not allow, whatever else is asked.
 
@@ -194,6 +222,8 @@ def refusal_of(
             return _not_reclaimed(lease, tenant_id, now)
         case "take-first":
             return _not_taken(lease, tenant_id, now)
+        case "reprice":
+            return not_repriced(lease, tenant_id, now) or _no_time_left(lease, now)
         case _:
             assert_never(action)
 
@@ -277,3 +307,22 @@ def _not_taken(lease: Standing, owner_id: TenantId, now: datetime) -> Refusal | 
     if lease.sale == "open" or now >= lease.opens_at:
         return FirstRefusalOver(opened_at=lease.opens_at)
     return None
+
+
+def not_repriced(lease: Standing, tenant_id: TenantId, now: datetime) -> Refusal | None:
+    """Return why an organisation has no say in the price of a lease as it stands; None: it has."""
+    if tenant_id != lease.consumer_id and tenant_id not in lease.notices:
+        return NotAParty(lease_id=lease.lease_id)
+    if set(lease.notices) == {lease.consumer_id}:
+        return PriceIsYourOwn(lease_id=lease.lease_id)
+    if lease.is_bought or lease.is_rented:
+        return PriceIsFixed(lease_id=lease.lease_id)
+    if lease.sale:
+        return RestOnSale(lease_id=lease.lease_id)
+    return _ended(lease, by=now) or _cut(lease)
+
+
+def _no_time_left(lease: Standing, now: datetime) -> Refusal | None:
+    if now + PRICE_AHEAD_MIN < lease.ends_at:
+        return None
+    return PriceTooSoon(soonest=now + PRICE_AHEAD_MIN, lease_ends_at=lease.ends_at)

@@ -122,7 +122,7 @@ def _owner_of(lease: Lease, host_id: HostId) -> TenantId:
 def _owed(lease: Lease, host_id: HostId, now: datetime) -> Money:
     return compensation(
         [share for share in lease.terms.shares if share.host_id == host_id],
-        lease.terms.price,
+        lease.price_at(now),
         starts_at=lease.starts_at,
         ends_at=lease.due_at,
         asked_at=now,

@@ -130,7 +130,7 @@ def quote(lease: Lease, *, owner_id: TenantId | None, now: datetime) -> tuple[Ch
     """
     return choices(
         _shares_of(lease, owner_id),
-        lease.terms.price,
+        lease.price_at(now),
         starts_at=lease.starts_at,
         ends_at=lease.ends_at,
         due_at=lease.due_at,

@@ -364,8 +364,8 @@ def _spent(lease: Lease | None, now: datetime) -> int:
     """Return what a lease that is over cost at most, in nano-units."""
     if lease is None:
         return 0
-    millis = _ran(lease, now) // ONE_MILLI
-    return lease.terms.price.charge(millis * lease.gpus).nanos
+    ran = _ran(lease, now)
+    return lease.cost_at_most(ends_at=lease.starts_at + ran).nanos if ran >= ONE_MILLI else 0
 
 
 def _ran(lease: Lease, now: datetime) -> timedelta:

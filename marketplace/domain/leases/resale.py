@@ -55,7 +55,7 @@ def list_rest(
     """
     terms = lease.terms
     need("sell", lease, tenant_id=terms.tenant_id, now=now)
-    price = terms.price
+    price = max(terms.price, lease.price_at(lease.ends_at))
     if floor.currency != price.currency or floor < price:
         raise FloorBelowPrice(price=price)
     begins = max(since or now, now, lease.starts_at)
@@ -97,7 +97,7 @@ def price_of_rest(lease: Lease, *, now: datetime) -> Money:
     if resale is None:
         raise NothingOnSale(lease_id=lease.terms.lease_id)
     gpu_millis = (lease.ends_at - max(resale.since, now)) // ONE_MILLI * lease.gpus
-    return resale.floor.charge(gpu_millis) - lease.terms.price.charge(gpu_millis)
+    return resale.floor.charge(gpu_millis) - lease.price_at(now).charge(gpu_millis)
 
 
 def take_first(lease: Lease, *, owner_id: TenantId, now: datetime) -> list[LeaseEvent]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal, Self, assert_never
 
+from ledger.domain.agreed_rates import RateSince, cost, rate_at
 from ledger.domain.ids import HostId, LeaseId, MaintenanceId, TenantId
-from ledger.domain.money import Money
+from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from marketplace.domain.facts import events
 from marketplace.domain.facts.values import Share
@@ -208,6 +209,8 @@ class LeaseState:
     uncut: Self | None = None
     outputs_failed: tuple[events.OutputsFailed, ...] = ()
     maintenance: tuple[events.MaintenanceNoticed, ...] = ()
+    repriced: tuple[events.LeaseRepriced, ...] = ()
+    """What was agreed of its price since it was granted, in order."""
 
     @property
     def over(self) -> bool:
@@ -260,7 +263,14 @@ class LeaseState:
     def cost_at_most(self, *, ends_at: datetime) -> Money:
         """Return what the lease costs if it is used in full until `ends_at`."""
         span = Window(self.starts_at, ends_at)
-        return self.terms.price.charge(span.millis * self.gpus)
+        return cost(self.terms.price, self._later_prices(), span, self.gpus)
+
+    def price_at(self, moment: datetime) -> Rate:
+        """Return the price of use that begins then: that of its grant, or what was agreed since."""
+        return rate_at(self.terms.price, self._later_prices(), moment)
+
+    def _later_prices(self) -> tuple[RateSince, ...]:
+        return tuple(RateSince(each.since, each.price) for each in self.repriced)
 
     @property
     def grace(self) -> timedelta:
@@ -271,21 +281,28 @@ class LeaseState:
         """Price what a reclaim takes from this lease, by the terms of the owner's shares."""
         return compensation(
             [share for share in self.terms.shares if share.owner_id == owner_id],
-            self.terms.price,
+            self.price_at(stop_at),
             starts_at=self.starts_at,
             ends_at=self.ends_at,
             asked_at=asked_at,
             stop_at=stop_at,
         )
 
-    def _extending(
-        self, event: events.ExtensionRequested | events.ExtensionRefused | events.LeaseExtended
+    def _going_on(
+        self,
+        event: events.ExtensionRequested
+        | events.ExtensionRefused
+        | events.LeaseExtended
+        | events.LeaseRepriced,
     ) -> Self:
+        """Return it after news of until when it goes on, and at which price."""
         match event:
             case events.ExtensionRequested():
                 return replace(self, extension_asked=event.ends_at)
             case events.ExtensionRefused():
                 return replace(self, extension_refused=event)
+            case events.LeaseRepriced():
+                return replace(self, repriced=(*self.repriced, event))
             case events.LeaseExtended():
                 return replace(
                     self, ends_at=event.ends_at, extension_asked=None, extension_refused=None
@@ -360,8 +377,13 @@ class LeaseState:
             case events.ReclaimRequested() | events.LeaseInterrupted() | events.LeaseMoved():
                 stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
                 return replace(state, state=stopping, rights=state._claimed(event))
-            case events.ExtensionRequested() | events.ExtensionRefused() | events.LeaseExtended():
-                return state._extending(event)
+            case (
+                events.ExtensionRequested()
+                | events.ExtensionRefused()
+                | events.LeaseExtended()
+                | events.LeaseRepriced()
+            ):
+                return state._going_on(event)
             case events.LeaseShortened():
                 ends_at = min(state.ends_at, event.ends_at)
                 return replace(state, ends_at=ends_at, rights=state._claimed(event))

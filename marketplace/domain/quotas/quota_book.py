@@ -113,6 +113,12 @@ class QuotaBook:
         if lease_id in self.uses:
             self.move(lease_id, replace(self.uses[lease_id], ends=ends))
 
+    def reprice(self, lease_id: LeaseId, price: int) -> None:
+        """Count a use at another price: what it has had and is still to have, if that is more."""
+        if lease_id in self.uses:
+            use = self.uses[lease_id]
+            self.move(lease_id, replace(use, price=max(use.price, price)))
+
     def release(self, lease_id: LeaseId, at: int) -> None:
         """Stop counting a use from `at` on; again changes nothing."""
         use = self._own().pop(lease_id, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from ledger.domain.refusal import Refusal
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.actions import ACTIONS, Action, offered, standing_of
 from marketplace.domain.leases.lease import Lease, save
+from marketplace.domain.leases.price_changes import PriceChanges, Wish, propose
 from marketplace.domain.leases.reclaim import interrupt, reclaim
 from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
 from tests.conftest import NOON
@@ -76,12 +78,13 @@ def interrupted() -> Lease:
     return after(lease, interrupt(lease, in_favour_of=LEASE, stop_at=stop_at, now=at))
 
 
+BOTH: set[Action] = {"reclaim", "reprice"}
 BY_STATE: list[tuple[Callable[[], Lease], datetime, set[Action], set[Action]]] = [
-    (lambda: folded(scheduled()), NOON, {"end", "extend", "sell"}, {"reclaim"}),
-    (starting, STARTS, {"end", "extend", "sell"}, {"reclaim"}),
-    (active, STARTS, {"end", "extend", "sell", "checkpoint"}, {"reclaim"}),
+    (lambda: folded(scheduled()), NOON, {"end", "extend", "sell", "reprice"}, BOTH),
+    (starting, STARTS, {"end", "extend", "sell", "reprice"}, BOTH),
+    (active, STARTS, {"end", "extend", "sell", "checkpoint", "reprice"}, BOTH),
     # A quarter of an hour is the owner's, and nothing would be left after it.
-    (active, ENDS - 16 * MINUTE + MINUTE / 60, {"end", "extend", "checkpoint"}, {"reclaim"}),
+    (active, ENDS - 16 * MINUTE + MINUTE / 60, {"end", "extend", "checkpoint", "reprice"}, BOTH),
     # Its right is over, though the clock has not looked yet.
     (active, ENDS, {"end", "checkpoint"}, set()),
     (for_sale, STARTS + ONE_HOUR, {"end", "keep", "checkpoint"}, {"reclaim", "take-first"}),
@@ -111,8 +114,8 @@ def test_each_owner_of_a_gang_goes_by_its_own_notice() -> None:
     standing = standing_of(folded(scheduled(share(HOST_A, ADA), other)))
     late = ENDS - ONE_HOUR
 
-    assert offered(standing, tenant_id=ADA, now=late) == ("reclaim",)
-    assert offered(standing, tenant_id=BOB, now=late) == ()
+    assert offered(standing, tenant_id=ADA, now=late) == ("reclaim", "reprice")
+    assert offered(standing, tenant_id=BOB, now=late) == ("reprice",)
 
 
 TRIED: dict[Action, Callable[[Lease, datetime], Sequence[LeaseEvent]]] = {
@@ -125,6 +128,19 @@ TRIED: dict[Action, Callable[[Lease, datetime], Sequence[LeaseEvent]]] = {
     "checkpoint": lambda lease, now: save(lease, host_id=None, safe_at=now, now=now),
     "reclaim": lambda lease, now: reclaim(lease, owner_id=ADA, now=now),
     "take-first": lambda lease, now: take_first(lease, owner_id=ADA, now=now),
+    "reprice": lambda lease, now: propose(
+        PriceChanges(),
+        lease,
+        Wish(
+            proposal_id=UUID(int=9),
+            tenant_id=EVE,
+            user_id=None,
+            price=Rate(2_000_000_001),
+            since=now + timedelta(minutes=5),
+        ),
+        floors=[],
+        now=now,
+    ),
 }
 MADE = [made for made, *_ in BY_STATE]
 

@@ -38,7 +38,6 @@ class Cost:
 
 def cost_of(row: LeaseRow, now: datetime) -> Cost:
     """Price a lease's granted time so far and in full."""
-    rate = Rate(row.price_nanos_per_gpu_hour, row.currency)
     right_ends_at = queries.right_ends_at(row)
     until = min(now, right_ends_at)
     started = row.activated_at or row.starts_at
@@ -49,8 +48,8 @@ def cost_of(row: LeaseRow, now: datetime) -> Cost:
     planned = max(1, (row.ends_at - row.starts_at) // MILLI)
     return Cost(
         gpu_millis=used * row.gpus,
-        so_far=rate.charge(used * row.gpus),
-        at_most=rate.charge(whole * row.gpus),
+        so_far=row.cost_of(started, used),
+        at_most=row.cost_of(started if row.state in ENDED else row.starts_at, whole),
         passed_ppm=min(1_000_000, max(0, (until - row.starts_at) // MILLI) * 1_000_000 // planned),
     )
 
@@ -134,6 +133,6 @@ def sale_of(row: LeaseRow, now: datetime) -> dict[str, Any] | None:
     if row.resale_state == "first-refusal":
         gpu_millis = max(0, (row.ends_at - max(since, now)) // MILLI) * row.gpus
         floor = Rate(row.resale["floor_nanos"], row.currency)
-        price = Rate(row.price_nanos_per_gpu_hour, row.currency)
+        price = row.price_at(now)
         found["price"] = floor.charge(gpu_millis) - price.charge(gpu_millis)
     return found

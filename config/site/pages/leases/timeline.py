@@ -24,6 +24,7 @@ from marketplace.domain.facts.events import (
     LeaseHostLost,
     LeaseInterrupted,
     LeaseMoved,
+    LeaseRepriced,
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
@@ -107,6 +108,13 @@ def _step(recorded: Recorded) -> Step | None:
             return Step(event.at, "It cannot extend automatically", detail, "warn")
         case LeaseExtended() as event:
             return Step(event.at, "Extended", f"Now until {local(event.ends_at)}.", "good")
+        case LeaseRepriced() as event:
+            before, price = (
+                amount_text(each.nanos_per_gpu_hour, each.currency, exact=True)
+                for each in (event.before, event.price)
+            )
+            detail = f"{price} per GPU-hour from {local(event.since)}; {before} until then."
+            return Step(event.at, "Another price agreed by all sides", detail, "good")
         case LeaseEnding() as event:
             return Step(event.at, "Hosts asked to stop the work", REASONS.get(event.reason, ""))
         case LeaseClosed() as event:

@@ -13,6 +13,7 @@ from ledger.access import Actor
 from ledger.domain.money import Money
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.leases import right_ends_at
+from marketplace.queries.prices import price_of
 from metering.domain.correcting import REASONS
 from metering.domain.instants import millis_down
 from metering.domain.meters import MeterUnknown
@@ -74,7 +75,7 @@ def axis_of_lease(
     return axis_of(
         measured,
         Scale(starts_ms, ends_ms, count, gpus),
-        price=Price(row.price_nanos_per_gpu_hour, at_most.nanos),
+        price=Price(price_of(row, now=now), at_most.nanos),
         events=[(millis_down(each.at), each.title) for each in steps],
         saved=[millis_down(each) for each in saved],
         ran=ran,

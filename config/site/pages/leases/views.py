@@ -31,6 +31,7 @@ from config.site.pages.leases.facts import (
 from config.site.pages.leases.files import files_of
 from config.site.pages.leases.idle import idle_of
 from config.site.pages.leases.outcome import outcome_of
+from config.site.pages.leases.prices import prices_of_lease
 from config.site.pages.leases.promises import sla_of_lease
 from config.site.pages.leases.timeline import saved_at, steps_of
 from config.site.pages.leases.usage import axis_of_lease, corrections_of, use_of
@@ -39,7 +40,6 @@ from config.site.parts.paging import part_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import LeaseId
-from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from marketplace.commands.leases import (
@@ -308,7 +308,7 @@ def _show(
     later = ExtendForm(initial={"ends_at": row.ends_at + timedelta(hours=1)})
     invalid = any(each is not None and each.errors for each in (form, resale))
     context["form"] = form or later
-    price = Rate(row.price_nanos_per_gpu_hour, row.currency)
+    price = row.price_at(row.ends_at)
     context["resale_form"] = resale or ResaleForm(initial={"floor": price}, currency=row.currency)
     return page(request, template, context, refusal=refusal, invalid=invalid)
 
@@ -321,8 +321,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     choices = _choices(actor, lease_id, now) if row.state not in ENDED else []
     timeline, cost = queries.timeline(default_store(), lease_id), cost_of(row, now)
     left = left_by(actor, row)
-    steps = steps_of(timeline, left)
-    attempts = attempts_of(each.event for each in timeline)
+    steps, attempts = steps_of(timeline, left), attempts_of(each.event for each in timeline)
     resumes, resumed_by = queries.resumed(actor, row)
     mine, rest = _is_mine(actor, row), None if resumed_by else queries.rest_of(actor, row)
     return {
@@ -371,6 +370,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "paused_from": paused_from_of(actor, row),
         "work": work_of(row, now) | {"sla": sla_of_lease(row)},
         "connect": connect_of(actor, row),
+        "prices": prices_of_lease(actor, row, actions, now),
         "idle": idle_of(actor, row, now),
     }
 

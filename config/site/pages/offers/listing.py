@@ -38,6 +38,7 @@ from listings.domain.windows import windows_between
 from listings.models import HostRow
 from marketplace.queries.leases import leases
 from marketplace.queries.price_index import price_index
+from marketplace.queries.prices import price_of
 
 HOSTS_MAX = 200
 HOSTS_TRIED = 6
@@ -306,7 +307,7 @@ def _grid(request: HttpRequest, actor: Actor, host: HostRow, since: datetime) ->
             held.setdefault(card_of(span.gpu_uuid), []).append(replace(listed, text="In shares"))
     running = leases(actor, states=HOLDING, host_id=host.host_id)
     for lease in running.filter(starts_at__lt=until, ends_at__gt=since):
-        price = amount_text(lease.price_nanos_per_gpu_hour, lease.currency, exact=True)
+        price = amount_text(price_of(lease, now=timezone.now()), lease.currency, exact=True)
         window = Window(lease.starts_at, lease.stop_at or lease.ends_at)
         state = "reclaiming" if lease.stop_at else "leased"
         text = f"Reclaim {price}" if lease.stop_at else f"Leased {price}"
