@@ -27,6 +27,8 @@ Checking = Callable[[Period, datetime], Check]
 
 EVERYTHING = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"auditor"}), is_platform=True)
 MONEY = "ledger.money"
+INVOICES = "ledger.invoices"
+"""Whose rows say on which invoice a charge is."""
 MAPPING = "ledger.exports"
 """Whose rows say how a general ledger calls our accounts."""
 
@@ -72,6 +74,11 @@ def _balanced() -> Check:
     )
 
 
+def exports_read_up_to() -> Position:
+    """Return up to which event all rows are there that exports are made of."""
+    return Position(min(read_up_to(name) for name in (MONEY, INVOICES, MAPPING)))
+
+
 def freeze_closed(store: EventStore, *, now: datetime) -> int:
     """Write the exports of months that were closed since, and note what they are.
 
@@ -80,7 +87,7 @@ def freeze_closed(store: EventStore, *, now: datetime) -> int:
 
     Returns: how many months that were.
     """
-    read, frozen = min(read_up_to(MONEY), read_up_to(MAPPING)), 0
+    read, frozen = exports_read_up_to(), 0
     for row in PeriodRow.objects.filter(state="closed", exports=[]).order_by("period"):
         assert row.closed_position is not None
         if read < row.closed_position:

@@ -121,7 +121,9 @@ def deliver_closed(
             continue
         period, position = read_period(row.period), Position(row.closed_position)
         try:
-            _bring(store, target, period, position, formats)
+            since = there.get(row.period)
+            folder = f"{period}-at-{position}"
+            bring(store, target, folder, period, position, formats, since=since)
         except AWAY:
             raise
         except Exception as failed:
@@ -135,7 +137,15 @@ def deliver_closed(
                 by=BY,
                 now=now,
             )
-            _tell(store, period, position, target, str(failed), now=now)
+            tell_failure(
+                store,
+                f"{period}:{position}",
+                what=str(period),
+                words=str(failed),
+                target=target,
+                link=f"/finance/months/{period}",
+                now=now,
+            )
             continue
         note_delivery(
             store,
@@ -150,14 +160,20 @@ def deliver_closed(
     return brought
 
 
-def _bring(
+def bring(
     store: EventStore,
     target: Target,
+    folder: str,
     period: Period,
     position: Position,
     formats: Sequence[str],
+    *,
+    since: int | None = None,
 ) -> None:
-    folder = f"{period}-at-{position}"
+    """Bring a month as of an event, the manifest last. since: what was brought of it before.
+
+    The same files have the same bytes, so that whoever was killed on the way begins anew.
+    """
     told = []
     with TemporaryDirectory(prefix="offpeak-exports-") as drafts:
         for name in formats:
@@ -169,29 +185,28 @@ def _bring(
                 )
             target.put(f"{folder}/{file}", draft)
             draft.unlink()
-            told.append({"file": file, **asdict(exports.with_head(said, store))})
+            of_file: dict[str, Any] = {"file": file, **asdict(exports.with_head(said, store))}
+            if since:
+                differs = exports.difference(EVERYTHING, said, since=Position(since))
+                of_file["differs_from"] = asdict(differs)
+            told.append(of_file)
         manifest = Path(drafts) / MANIFEST
         manifest.write_text(json.dumps({"files": told}, indent=1, sort_keys=True) + "\n")
         target.put(f"{folder}/{MANIFEST}", manifest)
 
 
-def _tell(
-    store: EventStore,
-    period: Period,
-    position: Position,
-    target: Target,
-    words: str,
-    *,
-    now: datetime,
+def tell_failure(
+    store: EventStore, key: str, *, what: str, words: str, target: Target, link: str, now: datetime
 ) -> None:
+    """Tell the platform's finance people that exports are not there, once for each `key`."""
     give_notice(
         store,
         to=to_platform(),
         topic="money",
-        key=f"exports:{period}:{position}:{target.name}",
-        title=f"The exports of {period} could not be brought to finance",
+        key=f"exports:{key}:{target.name}",
+        title=f"The exports of {what} could not be brought to finance",
         body=f"{target.name}: {words}\n\nIt is tried again every five minutes.",
-        link=f"/finance/months/{period}",
+        link=link,
         by=BY,
         now=now,
     )

@@ -9,14 +9,15 @@ from datetime import datetime
 from math import gcd
 
 from ledger.commands.money import capture_usage
-from ledger.domain.events import UsageItem
 from ledger.domain.holds import WEIGHT_MAX
 from ledger.domain.ids import LeaseId, OfferId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
+from ledger.domain.usage_items import CardShare, UsageItem
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
+from listings.domain.divisions import part_of, read_share
 from listings.domain.events import OfferPublished, OfferRepriced
 from marketplace.domain.facts.events import LeaseScheduled
 from marketplace.domain.leases.lease import Lease
@@ -142,10 +143,17 @@ def charge_window(
         cost_centre=terms.cost_centre,
         by=by,
         now=now,
-        item=item_of(store, terms),
+        item=replace(item_of(store, terms), shares=shares_of(closed.gpus)),
         correction=correction,
         energy_mj=energy_of(closed.gpus),
     )
+
+
+def shares_of(gpus: Sequence[GpuUse]) -> tuple[CardShare, ...]:
+    """Return the parts of cards among GPUs that were used, by GPU."""
+    used = sorted({gpu.gpu_uuid for gpu in gpus if gpu.granted_ms})
+    found = [share for uuid in used if (share := read_share(uuid)) is not None]
+    return tuple(CardShare(each.card_uuid, each.kind, *part_of(each)) for each in found)
 
 
 def energy_of(gpus: Sequence[GpuUse]) -> int | None:

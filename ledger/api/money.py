@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger import exports, queries
+from ledger.access import Actor
 from ledger.api.money_shapes import (
     PAGE,
     ManifestShape,
@@ -42,6 +43,11 @@ POSITION = OpenApiParameter(
     "position",
     {"type": "integer", "minimum": 0},
     description="Leave out what was recorded after it.",
+)
+SINCE = OpenApiParameter(
+    "since",
+    {"type": "integer", "minimum": 0},
+    description="Say also what came since that position, such as that of an export sent before.",
 )
 FORMAT = OpenApiParameter("format", required=True, enum=sorted(exports.FORMATS))
 
@@ -199,10 +205,12 @@ class ExportManifest(_OfExport):
     scopes = {"GET": "billing:read"}
     reads = ("ledger.money",)
 
-    @extend_schema(parameters=[PERIOD, FORMAT, POSITION], responses=ManifestShape)
+    @extend_schema(parameters=[PERIOD, FORMAT, POSITION, SINCE], responses=ManifestShape)
     def get(self, request: Request) -> Response:
-        """Show position, rows, sums and sha256 to check a copy with."""
+        """Show position, rows, sums and sha256 to check a copy with; with `since`, what came."""
         name, period, position = self.asked()
+        since = request.query_params.get("since")
+        earlier = None if since is None else exports.position_asked(since)
         said = exports.with_head(
             exports.manifest(self.actor, name, period=period, position=position), default_store()
         )
@@ -218,8 +226,21 @@ class ExportManifest(_OfExport):
                 "sha256": said.sha256,
                 "scope": said.scope,
                 "head_hash": said.head_hash,
+                "differs_from": None if earlier is None else _differs(self.actor, said, earlier),
             }
         )
+
+
+def _differs(actor: Actor, said: exports.Manifest, since: Position) -> dict[str, Any]:
+    found = exports.difference(actor, said, since=since)
+    return {
+        "position": found.position,
+        "sha256": found.sha256,
+        "rows": found.rows,
+        "sums": {name: _written(nanos) for name, nanos in found.sums_nanos.items()},
+        "entries": found.entries,
+        "entries_count": found.entries_count,
+    }
 
 
 def _period(request: Request) -> Period:

@@ -80,10 +80,26 @@ class SpendShape(serializers.Serializer[Any]):
     leases = serializers.IntegerField()
 
 
+class DifferenceShape(serializers.Serializer[Any]):
+    """How an export differs from what it was as of an earlier event.
+
+    position, sha256: of the earlier one. rows, sums: what there is more, by currency. entries: ids
+    of journal entries that came, the first of them; entries_count: how many that were.
+    """
+
+    position = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    rows = serializers.IntegerField()
+    sums = serializers.DictField(child=AmountField())
+    entries = serializers.ListField(child=serializers.UUIDField())
+    entries_count = serializers.IntegerField()
+
+
 class ManifestShape(serializers.Serializer[Any]):
     """What an export holds. sums: by currency. sha256: of its bytes. scope: `everything`, or the
     tenant whose accounts alone are in it. head_hash: of the event at `position`, which covers all
-    before it; empty where the event store chains none.
+    before it; empty where the event store chains none. differs_from: what came since the event
+    that `since` names; null where it names none.
     """
 
     format = serializers.CharField()
@@ -96,3 +112,4 @@ class ManifestShape(serializers.Serializer[Any]):
     sha256 = serializers.CharField()
     scope = serializers.CharField()
     head_hash = serializers.CharField(allow_blank=True)
+    differs_from = DifferenceShape(allow_null=True)

@@ -13,13 +13,14 @@ from datetime import datetime
 from ledger.domain import account_ids, accounts
 from ledger.domain.accounts import Account, AccountUnknown
 from ledger.domain.event import Event
-from ledger.domain.events import AccountKind, AccountOpened, OwnerUse, UsageItem
+from ledger.domain.events import AccountKind, AccountOpened, OwnerUse
 from ledger.domain.holds import Usage
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
 from ledger.domain.journal import payment_entry
 from ledger.domain.money import Money, Rate
 from ledger.domain.payments import credit
 from ledger.domain.span import Window
+from ledger.domain.usage_items import UsageItem
 from ledger.eventstore.port import EventStore, Meta, Position, record
 from ledger.eventstore.together import Part, record_together
 

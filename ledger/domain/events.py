@@ -23,6 +23,7 @@ from ledger.domain.ids import (
 )
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
+from ledger.domain.usage_items import UsageItem
 
 Role = Literal["owner", "operator", "consumer", "finance", "auditor"]
 """owner lists capacity; consumer bids; finance sees money; operator governs; auditor reads all."""
@@ -197,21 +198,6 @@ class OwnerUse:
     weight: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UsageItem:
-    """What was used, as bills and exports name it. Empty and None: not known.
-
-    sku: the GPU model or slice. list_price: what the owner asked before the market cleared.
-    provider: the cloud, where capacity was rented.
-    """
-
-    sku: str = ""
-    region: str = ""
-    service_class: str = ""
-    provider: str = ""
-    list_price: Rate | None = None
-
-
 class AccountOpened(Event, name="ledger.account-opened"):
     """A place where money is counted.
 
@@ -269,7 +255,7 @@ class HoldResized(Event, name="ledger.hold-resized"):
     at: datetime
 
 
-class UsageCaptured(Event, name="ledger.usage-captured", version=4, grown_from=1):
+class UsageCaptured(Event, name="ledger.usage-captured", version=5, grown_from=1):
     """A metered usage window was charged to a hold. The postings sum to zero.
 
     window: the span of use that is rated. gpu_millis: granted GPU-time in it, `owners`' in all.

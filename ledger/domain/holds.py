@@ -16,12 +16,12 @@ from ledger.domain.events import (
     HoldResized,
     OwnerUse,
     UsageCaptured,
-    UsageItem,
 )
 from ledger.domain.ids import HoldId, LeaseId
 from ledger.domain.money import NANOS_MAX, Money, Rate
 from ledger.domain.refusal import Invalid, Refusal, Unknown
 from ledger.domain.span import Window
+from ledger.domain.usage_items import UsageItem
 
 FEE_PPM_MAX = 1_000_000
 GPU_MILLIS_MAX = 10**15
@@ -137,6 +137,7 @@ class Usage:
         need_text(self.cost_centre, length_max=COST_CENTRE_LENGTH_MAX)
         need_text(item.sku, item.region, item.provider, length_max=ITEM_LENGTH_MAX)
         need_text(item.service_class, length_max=SERVICE_CLASS_LENGTH_MAX)
+        need_text(*(each.card for each in item.shares), length_max=TEXT_LENGTH_MAX)
         list_price = item.list_price or self.price
         by_owner = [use.gpu_millis for use in self.owners]
         sensible = (
@@ -147,6 +148,7 @@ class Usage:
             and list_price.currency == self.price.currency
             and all(millis >= 0 for millis in by_owner)
             and 0 <= (self.energy_mj or 0) <= ENERGY_MJ_MAX
+            and all(0 < each.part <= each.whole for each in item.shares)
             and _weighed(self.owners)
             and sum(by_owner) == self.gpu_millis
             and len({use.owner_id for use in self.owners}) == len(self.owners)

@@ -7,26 +7,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ledger.access import Actor
-from ledger.domain.periods import Period
+from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Invalid
 from ledger.domain.whole_numbers import whole_number
 from ledger.eventstore.port import EventStore, Position
 from ledger.exports.formats import FORMATS, ExportFormatUnknown, Format, format_named
 from ledger.exports.tally import Tally
 from ledger.queries import read_up_to
+from ledger.queries.exports import entries_between
 
 __all__ = [
     "FORMATS",
+    "Difference",
     "ExportFormatUnknown",
     "Format",
     "Manifest",
     "PositionAhead",
+    "difference",
     "export",
     "format_named",
     "manifest",
     "position_asked",
     "with_head",
 ]
+
+ENTRIES_NAMED = 1_000
 
 
 class PositionAhead(Invalid):
@@ -111,6 +116,42 @@ def manifest(
         bytes=size,
         sha256=digest.hexdigest(),
         scope="everything" if actor.sees_all else f"tenant {actor.tenant_id}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How an export differs from what it was as of an earlier event, such as before a correction.
+
+    position, sha256: of the earlier one. rows, sums_nanos: what it has more, by currency; less is
+    below zero. entries: ids of the journal entries that came, the first `ENTRIES_NAMED`;
+    entries_count: how many that were.
+    """
+
+    position: int
+    sha256: str
+    rows: int
+    sums_nanos: dict[str, int]
+    entries: tuple[str, ...]
+    entries_count: int
+
+
+def difference(actor: Actor, said: Manifest, *, since: Position) -> Difference:
+    """Return how an export differs from the same as of `since`, which is written anew for it."""
+    period = read_period(said.period)
+    was = manifest(actor, said.format, period=period, position=since)
+    sums = {
+        currency: said.sums_nanos.get(currency, 0) - was.sums_nanos.get(currency, 0)
+        for currency in sorted({*said.sums_nanos, *was.sums_nanos})
+    }
+    came = entries_between(actor, period, after=since, until=said.position)
+    return Difference(
+        position=since,
+        sha256=was.sha256,
+        rows=said.rows - was.rows,
+        sums_nanos={currency: nanos for currency, nanos in sums.items() if nanos},
+        entries=tuple(str(each) for each in came[:ENTRIES_NAMED]),
+        entries_count=came.count(),
     )
 
 

@@ -58,7 +58,7 @@ class Payer:
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
     """What many windows of use have in common; one object for each. Prices: of a GPU for an hour,
-    in nano-units."""
+    in nano-units. shares: the parts of cards among its GPUs, as the event has them."""
 
     price_nanos: int
     list_price_nanos: int
@@ -67,6 +67,7 @@ class Terms:
     region: str
     service_class: str
     provider: str
+    shares: str
 
 
 TERMS = tuple(field.name for field in fields(Terms))

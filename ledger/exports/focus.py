@@ -21,6 +21,7 @@ from functools import lru_cache
 from ledger.domain.money import MILLIS_PER_HOUR, NANOS_PER_UNIT
 from ledger.domain.periods import Period
 from ledger.domain.storage import GIB_MONTH
+from ledger.exports import split
 from ledger.exports.charges import Charge, Payer, Storage, Terms, Use
 from ledger.exports.kinds import Once
 
@@ -30,6 +31,7 @@ ZERO = "0.000000000"
 NOT_HOSTED = "Not Applicable"
 """HostProviderName of what no machine stands behind, such as a payment."""
 MOMENTS_KNOWN = 4_096
+"""How many moments and quantities are held as texts: most windows are whole hours."""
 
 Row = dict[str, str]
 
@@ -141,6 +143,8 @@ def _use_shared(payer: Payer, terms: Terms) -> Row:
         "x_CostCenter": terms.cost_centre,
         "x_ServiceClass": terms.service_class,
     }
+    if terms.shares:
+        shared |= split.shared_part(terms.shares, tags=shared["Tags"])
     return shared | ({"BilledCost": ZERO} if payer.prepaid else {})
 
 
@@ -166,6 +170,8 @@ def _use_own(charge: Charge, use: Use) -> Row:
     }
     if not charge.payer.prepaid:
         own["BilledCost"] = cost
+    if use.terms.shares:
+        split.allocate(own, use.terms.shares)
     return own
 
 
@@ -272,6 +278,7 @@ def amount(nanos: int) -> str:
     return f"{'-' if nanos < 0 else ''}{whole}.{rest:09d}"
 
 
+@lru_cache(MOMENTS_KNOWN)
 def gpu_hours(gpu_millis: int) -> str:
     """Write GPU-milliseconds as GPU-hours, rounded half up at the last of 18 places."""
     scale = 10**QUANTITY_PLACES
@@ -286,6 +293,7 @@ def gib_months(byte_seconds: int) -> str:
     return f"{scaled // scale}.{scaled % scale:0{QUANTITY_PLACES}d}"
 
 
+@lru_cache(MOMENTS_KNOWN)
 def quantity_text(gpu_millis: int) -> str:
     """Write GPU-milliseconds as GPU-hours that a person reads."""
     thousandths = (gpu_millis + MILLIS_PER_HOUR // 2_000) * 1_000 // MILLIS_PER_HOUR

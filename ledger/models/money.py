@@ -291,6 +291,8 @@ class UsageChargeRow(models.Model):
     region = models.CharField(max_length=80)
     service_class = models.CharField(max_length=20)
     provider = models.CharField(max_length=80)
+    shares = models.TextField(default="")
+    """The parts of cards among its GPUs, as the event has them; empty: whole cards."""
     at = models.DateTimeField()
 
     class Meta:

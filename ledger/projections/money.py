@@ -50,6 +50,7 @@ from ledger.domain.return_events import (
     ReturnEntry,
 )
 from ledger.domain.wallet_events import WalletEvent
+from ledger.eventstore.codec import encode
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import (
@@ -298,6 +299,7 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
         region=captured.item.region,
         service_class=captured.item.service_class,
         provider=captured.item.provider,
+        shares=encode(shares).decode() if (shares := captured.item.shares) else "",
         at=captured.at,
     )
     _owe(rows, period, debtor, None, captured.fee)

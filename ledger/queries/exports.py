@@ -13,6 +13,7 @@ from ledger.domain.gl_mapping import GlMapping
 from ledger.domain.periods import Period
 from ledger.eventstore.port import Position
 from ledger.models import (
+    AccountRow,
     ExportDeliveryRow,
     ExportProgress,
     ExportRunRow,
@@ -79,6 +80,19 @@ def rows_expected(period: Period, *, of_entries: bool) -> int:
         + StorageChargeRow.objects.filter(period=month).count()
         + PostingRow.objects.filter(period=month, kind__in=("funds", "compensation")).count()
     )
+
+
+def entries_between(
+    actor: Actor, period: Period, *, after: int, until: int
+) -> QuerySet[JournalEntryRow, UUID]:
+    """Return the ids of entries of a month that were recorded after one event and up to another."""
+    rows = JournalEntryRow.objects.filter(
+        period=str(period), position__gt=after, position__lte=until
+    )
+    if not actor.sees_all:
+        own = list(visible(actor, AccountRow).values_list("account_id", flat=True))
+        rows = rows.filter(account_ids__overlap=own)
+    return rows.order_by("position").values_list("entry_id", flat=True)
 
 
 def gl_mapping(position: Position) -> GlMapping:

@@ -79,7 +79,7 @@ class ShareId(NamedTuple):
     """
 
     card_uuid: str
-    kind: str
+    kind: ShareKind
     number: int
     division: str
     compute_percent: int
@@ -101,7 +101,7 @@ def _read(uuid: str) -> ShareId | None:
         return _instance(uuid)
     return ShareId(
         form["card"],
-        form["kind"],
+        "mps" if form["kind"] == "mps" else "timeslice",
         int(form["number"]),
         f"{form['kind']}-{form['division']}",
         int(form["percent"]),
@@ -137,10 +137,13 @@ def weighed(uuid: str, millis: int) -> int:
     share = read_share(uuid)
     if share is None:
         return millis
-    if share.profile:
-        compute, slices = mig.compute_of(share.profile)
-        return millis * compute // slices
-    return millis * share.compute_percent // 100
+    part, whole = part_of(share)
+    return millis * part // whole
+
+
+def part_of(share: ShareId) -> tuple[int, int]:
+    """Return which part of its card's compute a share is: slices of it by MIG, else percent."""
+    return mig.compute_of(share.profile) if share.profile else (share.compute_percent, 100)
 
 
 def are_rivals(one: str, other: str) -> bool:

@@ -66,16 +66,17 @@ def export(
         int | None, typer.Option(help="leave out what was recorded after that event")
     ] = None,
     manifest: Annotated[
-        bool,
-        typer.Option(
-            "--manifest", help="write the manifest beside the file and compare the file with it"
-        ),
+        bool, typer.Option("--manifest", help="write the manifest beside it, and compare with it")
     ] = False,
+    since: Annotated[
+        int | None, typer.Option(help="position of an earlier one: the manifest says what differs")
+    ] = None,
 ) -> None:  # fmt: skip
     """Download a month for finance."""
     session = session_of(context)
     month = period or datetime.now().astimezone().strftime("%Y-%m")
     name = _form(form, version=focus, parquet=parquet)
+    manifest = manifest or since is not None
     if manifest and to is None:
         raise typer.BadParameter(
             "it goes beside the file: give `--to` as well", param_hint="--manifest"
@@ -85,7 +86,8 @@ def export(
         asked["position"] = at_position
     told: dict[str, Any] | None = None
     if manifest:
-        told = session.client.get("exports/manifest", **asked)
+        earlier = {} if since is None else {"since": since}
+        told = session.client.get("exports/manifest", **asked, **earlier)
         asked["position"] = told["position"]
     parts = session.client.download("exports", **asked)
     if to is None:

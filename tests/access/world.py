@@ -31,7 +31,6 @@ from ledger.domain.events import (
     Posting,
     StorageCharged,
     UsageCaptured,
-    UsageItem,
 )
 from ledger.domain.ids import (
     AccountId,
@@ -67,6 +66,7 @@ from ledger.domain.periods import Period
 from ledger.domain.returns import refund_hold
 from ledger.domain.span import Window
 from ledger.domain.tokens import SCOPES
+from ledger.domain.usage_items import UsageItem
 from ledger.domain.wallet_events import (
     MethodSaved,
     PayerKnown,

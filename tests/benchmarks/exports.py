@@ -37,14 +37,14 @@ FILL_CHARGES = """
 INSERT INTO ledger_usagechargerow (entry_id, position, period, account_id, tenant_id,
     subscriber_id, lease_id, starts_at, ends_at, gpu_millis, energy_mj, price_nanos,
     list_price_nanos, fee_ppm, charged_nanos, fee_nanos, currency, cost_centre, sku, region,
-    service_class, provider, at)
+    service_class, provider, shares, at)
 SELECT md5('entry' || n)::uuid, n + 1, '2026-01', md5('account' || lease %% %(accounts)s)::uuid,
     md5('tenant' || lease %% %(accounts)s %% 20)::uuid,
     md5('unit' || lease %% %(accounts)s)::uuid, md5('lease' || lease)::uuid,
     hour, hour + interval '1 hour', millis, millis * 300, price, price + 400000000, 50000,
     price * millis / 3600000, price * millis / 3600000 / 20, 'USD', 'CC-' || lease %% 40,
     CASE lease %% 3 WHEN 0 THEN 'H100-80G' WHEN 1 THEN 'A100-80G' ELSE 'L4' END, 'campus-b',
-    'on-demand', '', hour + interval '1 hour'
+    'on-demand', '', '', hour + interval '1 hour'
 FROM (
     SELECT n, lease, 1000000000::bigint + lease * 7919 AS price,
         timestamptz '2026-01-01 00:00Z' + n / at_once * interval '1 hour' AS hour,

@@ -11,16 +11,18 @@ from ledger.access import Actor
 from ledger.commands.storage import charge_volume
 from ledger.domain.account_ids import funds_account
 from ledger.domain.event import Event
-from ledger.domain.events import SubscriberRegistered, TenantRegistered, UsageItem
+from ledger.domain.events import SubscriberRegistered, TenantRegistered
 from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.money import Money, Rate
 from ledger.domain.periods import Period
 from ledger.domain.span import Window
 from ledger.domain.storage_charges import Kept
+from ledger.domain.usage_items import UsageItem
 from ledger.eventstore.port import EventStore, Expect, NewEvent
 from ledger.following import follow_projections
 from ledger.models import Checkpoint
 from ledger.projections.exports import EXPORTS
+from ledger.projections.invoices import INVOICES
 from ledger.projections.money import MONEY
 from tests.conftest import NOON, SOMEBODY
 from tests.ledger import ledgerbook as book
@@ -187,6 +189,6 @@ def _store(store: EventStore, title: str, chance: random.Random) -> None:
 
 def follow(store: EventStore) -> None:
     """Bring the tables of money up to the store's head."""
-    while follow_projections(store, [MONEY, EXPORTS]):
+    while follow_projections(store, [MONEY, INVOICES, EXPORTS]):
         pass
     assert not Checkpoint.objects.exclude(error="").exists()

@@ -9,11 +9,12 @@ from uuid import UUID, uuid5
 from ledger import commands
 from ledger.domain import account_ids
 from ledger.domain.accounts import Account
-from ledger.domain.events import AccountKind, UsageItem
+from ledger.domain.events import AccountKind
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
 from ledger.domain.journal import ENTRY_KINDS, EntryEvent
 from ledger.domain.money import NANOS_PER_UNIT, Money, Rate
 from ledger.domain.span import Window
+from ledger.domain.usage_items import UsageItem
 from ledger.eventstore.port import EventStore, Position, load
 from tests.conftest import NOON, SOMEBODY
 

@@ -19,6 +19,7 @@ from ledger.eventstore.port import Position
 from ledger.following import follow_projections
 from ledger.models import Checkpoint, DebtRow, JournalEntryRow, PeriodRow, PostingRow
 from ledger.projections.exports import EXPORTS
+from ledger.projections.invoices import INVOICES
 from ledger.projections.money import MONEY
 from ledger.rebuilding import fingerprint, rebuild
 from tests.conftest import NOON, SOMEBODY
@@ -36,7 +37,7 @@ MILLIS = 3_600_000
 
 
 def follow(store: MemoryStore) -> None:
-    while follow_projections(store, [MONEY, EXPORTS]):
+    while follow_projections(store, [MONEY, INVOICES, EXPORTS]):
         pass
     assert Checkpoint.objects.get(name=MONEY.name).error == ""
 

@@ -6,13 +6,11 @@ import csv
 import io
 import shutil
 import subprocess
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pyarrow
 import pyarrow.parquet
@@ -31,7 +29,7 @@ from ledger.exports.focus import row_of
 from ledger.exports.focus_columns import COLUMNS_1_2, COLUMNS_1_3
 from tests.ledger import busy_month
 from tests.ledger.busy_month import AUDITOR, FEBRUARY, FINANCE, JANUARY, OWNER_FINANCE
-from tests.ledger.exported import nanos, rows_of
+from tests.ledger.exported import nanos, rows_of, sheets_of
 
 pytestmark = pytest.mark.django_db
 
@@ -138,7 +136,7 @@ def _rounded(name: str, text: str | None) -> str | None:
 
 
 def test_a_workbook_has_each_amount_exactly_and_as_a_number(month: MemoryStore) -> None:
-    sheets = _sheets(data_of("xlsx", month))
+    sheets = sheets_of(data_of("xlsx", month))
     rows = rows_of(data_of("focus", month).decode())
 
     head, *told = sheets["Charges"]
@@ -151,9 +149,9 @@ def test_a_workbook_has_each_amount_exactly_and_as_a_number(month: MemoryStore) 
 def test_a_workbook_goes_on_in_another_sheet(
     month: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = _sheets(data_of("xlsx", month))["Charges"]
+    whole = sheets_of(data_of("xlsx", month))["Charges"]
     monkeypatch.setattr(xlsx, "ROWS_MAX", 30)
-    parts = [rows for name, rows in _sheets(data_of("xlsx", month)).items() if "Charges" in name]
+    parts = [rows for name, rows in sheets_of(data_of("xlsx", month)).items() if "Charges" in name]
 
     assert len(parts) > 1
     assert [row for part in parts for row in part[1:]] == whole[1:]
@@ -171,31 +169,6 @@ def test_a_workbook_goes_on_in_another_sheet(
 )
 def test_a_number_has_no_more_digits_than_a_spreadsheet_keeps(text: str, number: float) -> None:
     assert xlsx.number(text) == number
-
-
-def _sheets(data: bytes) -> dict[str, list[list[str]]]:
-    """Read a workbook's sheets as rows of texts."""
-    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-    with zipfile.ZipFile(io.BytesIO(data)) as book:
-        names = [
-            each.attrib["name"]
-            for each in ElementTree.fromstring(book.read("xl/workbook.xml")).iter(f"{space}sheet")
-        ]
-        found = {}
-        for number, name in enumerate(names, start=1):
-            sheet = ElementTree.fromstring(book.read(f"xl/worksheets/sheet{number}.xml"))
-            found[name] = [_cells(row, space) for row in sheet.iter(f"{space}row")]
-    return found
-
-
-def _cells(row: ElementTree.Element, space: str) -> list[str]:
-    """Return a row's cells by their places; those that are empty are not in the file."""
-    cells = [""] * len(xlsx.CHARGE_COLUMNS)
-    for each in row:
-        letters = each.attrib["r"].rstrip("0123456789")
-        text = each.findtext(f".//{space}t") or each.findtext(f"{space}v") or ""
-        cells[ord(letters) - ord("A")] = text
-    return cells
 
 
 # --- hledger -------------------------------------------------------------------------------

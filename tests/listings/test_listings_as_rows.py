@@ -11,10 +11,11 @@ import pytest
 from django.db import models
 
 from ledger.access import Actor
-from ledger.domain.events import UsageCaptured, UsageItem
+from ledger.domain.events import UsageCaptured
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, OfferId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
+from ledger.domain.usage_items import UsageItem
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, NewEvent, load
 from ledger.following import follow_projections

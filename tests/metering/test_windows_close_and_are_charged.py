@@ -14,10 +14,11 @@ from django.db import models
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger.domain.events import UsageCaptured, UsageItem
+from ledger.domain.events import UsageCaptured
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
+from ledger.domain.usage_items import CardShare, UsageItem
 from ledger.eventstore.memory import MemoryStore
 from ledger.models import Checkpoint
 from ledger.rows import Rows
@@ -313,6 +314,9 @@ def test_a_share_is_charged_as_a_gpu_and_weighs_its_part_in_the_owners_figures(
     assert (heat.granted_ms, heat.occupied_ms) == (4 * MINUTE, 4 * MINUTE)
     # Its kernels kept the card busy for five minutes, more than its part of ten.
     assert (heat.busy_ms, heat.busy_of_ms) == (150_000, 150_000)
+    of_card = CardShare(f"GPU-{UUID(int=7)}", "mps", 25, 100)
+    charged = [e for e in world.account().entries.values() if isinstance(e, UsageCaptured)]
+    assert [each.item.shares for each in charged] == [(of_card,), (of_card,)]
 
 
 def test_what_a_gpu_cannot_tell_stays_unknown(world: World) -> None:

@@ -13,12 +13,12 @@ from django.test import Client
 from ledger import commands, paying
 from ledger.domain.account_ids import earnings_account
 from ledger.domain.bank_files import Debtor
-from ledger.domain.events import UsageItem
 from ledger.domain.ids import HoldId, LeaseId
 from ledger.domain.money import Money, Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.settling import PayoutTerms
 from ledger.domain.span import Window
+from ledger.domain.usage_items import UsageItem
 from ledger.models import PayeeRow, PayoutRow
 from tests.ledger import pain001
 from tests.pages.reading import html

@@ -1,4 +1,4 @@
-"""Hold a FOCUS 1.2 file to the rules, row by row.
+"""Hold a file of FOCUS 1.2 or 1.3 to the rules, row by row.
 
 The official validator passes files that break them: a wrong value in one row where another row
 is right, a product that is off on every ordinary row, a time without its zone. Here each rule is
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from tests.ledger.focus_rules import added_in_1_3
 
 RULES = json.loads(Path(__file__).with_name("rules.json").read_text())
 PRODUCT_TOLERANCE = Decimal("1e-9")
@@ -42,8 +44,11 @@ class Broken:
     line: int
 
 
-def judge(text: str) -> list[Broken]:
-    """Return every rule that a CSV file breaks, with the first line at which it does."""
+def judge(text: str, *, version: str = "1.2") -> list[Broken]:
+    """Return every rule that a CSV file breaks, with the first line at which it does.
+
+    version: 1.3 keeps the rules of 1.2, and those of `added_in_1_3`.
+    """
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     rows: list[Row] = [{name: value or None for name, value in row.items()} for row in reader]
     columns = list(reader.fieldnames or ())
@@ -53,14 +58,19 @@ def judge(text: str) -> list[Broken]:
         if line is not None:
             found.append(Broken(name, rule["keyword"], line))
     strangers = set(columns) - set(RULES["columns"])
+    if version == "1.3":
+        strangers -= set(added_in_1_3.COLUMNS)
+        found += [Broken(name, "MUST", line) for name, line in added_in_1_3.broken(rows, columns)]
     if any(not name.startswith("x_") for name in strangers):
         found.append(Broken("ColumnHandling-A-010-M", "MUST", 1))
     return found
 
 
-def must_rules_broken(text: str) -> set[str]:
+def must_rules_broken(text: str, *, version: str = "1.2") -> set[str]:
     """Return the names of the rules that a file must keep and does not."""
-    return {broken.rule for broken in judge(text) if broken.keyword.startswith("MUST")}
+    return {
+        broken.rule for broken in judge(text, version=version) if broken.keyword.startswith("MUST")
+    }
 
 
 def _first_failure(
