@@ -78,7 +78,7 @@ class DisputeShape(serializers.Serializer[Any]):
     given_back = AmountField(source="given_nanos")
 
 
-class StatementShape(serializers.Serializer[Any]):
+class DisputeStatementShape(serializers.Serializer[Any]):
     """What somebody said about a dispute on behalf of an organisation."""
 
     number = serializers.IntegerField()
@@ -91,7 +91,7 @@ class StatementShape(serializers.Serializer[Any]):
 class DisputeWhole(DisputeShape):
     """A dispute with what was said about it, the oldest first."""
 
-    statements = StatementShape(many=True)
+    statements = DisputeStatementShape(many=True)
 
 
 class DisputeMade(WrittenAt):
@@ -137,7 +137,7 @@ class DisputeDetail(Endpoint):
     def get(self, request: Request, dispute_id: UUID) -> Response:
         """Show what is contested, what was said about it, and how it was decided."""
         row = queries.dispute(self.actor, dispute_id)
-        said = StatementShape(queries.statements_of(row), many=True).data
+        said = DisputeStatementShape(queries.statements_of(row), many=True).data
         return Response({**DisputeShape(row).data, "statements": said})
 
 
