@@ -18,7 +18,6 @@ from ledger.following import Policy
 from ledger.senders.mail import MailSender
 from ledger.senders.port import Sender
 from ledger.senders.webhooks import WebhookSender
-from ledger.telling import tell_of_low_accounts
 
 GATHER_SECONDS = 0.25
 
@@ -41,19 +40,9 @@ def _deliveries(env: Env) -> Loop:
     return Loop("deliveries", 5.0, deliver, on_events=True, gather_seconds=GATHER_SECONDS)
 
 
-def _low_accounts() -> Loop:
-    """Return the loop that tells of accounts that run low."""
-
-    def tell(store: EventStore, now: datetime) -> int:
-        tell_of_low_accounts(store, now=now)
-        return 0  # those that run low stay so: there is nothing to go on with at once
-
-    return Loop("low-accounts", 300.0, tell)
-
-
 def notice_loops(env: Env) -> tuple[Loop, ...]:
     """Return the loops that tell people of things by the clock, and carry notices out."""
-    return (_deliveries(env), _low_accounts())
+    return (_deliveries(env),)
 
 
 def telling(clock: Callable[[], datetime] | None) -> tuple[Policy, ...]:

@@ -425,7 +425,6 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "automatic-top-ups",
         "invoice-mail",
         "invoices",
-        "low-accounts",
         "old-blobs",
         "volumes",
         "logs",

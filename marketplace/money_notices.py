@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ledger.commands.notices import give_notice
+from ledger.domain.accounts import Account
 from ledger.domain.depletion_events import AccountDepletes, AccountRunsOut
 from ledger.domain.ids import BidId
 from ledger.domain.notices import To
@@ -26,9 +27,11 @@ SHORT = {"budget-spent": "Its bid's budget", "budget-used-up": "A budget of your
 
 
 def tell_of_account(recorded: Recorded, store: EventStore) -> None:
-    """Tell an organisation's finance people that an account runs out."""
+    """Tell an organisation's finance people, and those of its unit, that an account runs out."""
     event = recorded.event
     assert isinstance(event, AccountRunsOut | AccountDepletes)
+    account = load(store, Account, event.account_id)
+    unit = None if account is None else account.opened.subscriber_id
     facts = {"account_id": str(event.account_id), "left_nanos": str(event.left.nanos)}
     lasts = "" if event.lasts_until is None else f" It lasts until {_said(event.lasts_until)}."
     if event.lasts_until is not None:
@@ -49,7 +52,7 @@ def tell_of_account(recorded: Recorded, store: EventStore) -> None:
         )
     give_notice(
         store,
-        to=To(tenant_id=event.tenant_id),
+        to=To(tenant_id=event.tenant_id, subscriber_id=unit, roles=("finance", "operator")),
         topic="money",
         key=f"runs-out:{event.account_id}:{recorded.version}",
         title=title,

@@ -115,7 +115,7 @@ class Setting(Endpoint):
     def setter(self) -> Setter:
         """Return as whom the actor sets policies; the rules refuse what is not the actor's."""
         _, is_platform = queries.setter_of(self.actor)
-        return Setter(self.actor.tenant_id, is_platform)
+        return Setter(self.actor.tenant_id, is_platform, self.actor.user_id)
 
     def asked(self, kind: str, **more: object) -> Asked:
         """Return the policy that the body asks for, in the market that it names."""

@@ -91,7 +91,7 @@ def approve_request(
 ) -> Position:
     """Approve a request for quota; its token expires.
 
-    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
+    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed, OwnQuotaRequest.
     """
 
     token_id = uuid4()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ledger.domain.ids import SubscriberId, TenantId
+from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
 from marketplace.domain.facts.policy_events import (
     CohortPlaced,
@@ -103,10 +103,11 @@ class OverrideUnknown(Unknown):
 
 @dataclass(frozen=True, slots=True)
 class Setter:
-    """Who sets a policy. is_platform: an operator of the platform."""
+    """Who sets a policy. is_platform: an operator of the platform. user_id: which person."""
 
     tenant_id: TenantId
     is_platform: bool
+    user_id: UserId | None = None
 
 
 def place_cohort(now: Policies, event: CohortPlaced, by: Setter) -> Events:

@@ -28,6 +28,10 @@ class QuotaRequestClosed(Refusal):
     """That request for quota was decided already, or has expired."""
 
 
+class OwnQuotaRequest(Forbidden):
+    """Nobody approves their own request for quota. Somebody else has to."""
+
+
 class EscalationTokenWrong(Forbidden):
     """That token does not take this quota up: it is another one, used already, or expired."""
 
@@ -56,10 +60,12 @@ def approve_request(
 ) -> Events:
     """Approve a request: its token takes the quota up within a day, and before the request ends.
 
-    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
+    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed, OwnQuotaRequest.
     """
     authority.need_platform(by)
     request = _open_request(policies, request_id, now)
+    if by.user_id is not None and request.asked.user_id == by.user_id:
+        raise OwnQuotaRequest(request_id=request_id)
     return [
         QuotaRequestApproved(
             market=request.asked.market,

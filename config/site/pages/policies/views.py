@@ -52,7 +52,7 @@ class ReasonMissing(Invalid):
 def setter_of(actor: Actor) -> Setter:
     """Return as whom an actor sets policies."""
     _, is_platform = queries.setter_of(actor)
-    return Setter(actor.tenant_id, is_platform)
+    return Setter(actor.tenant_id, is_platform, actor.user_id)
 
 
 def may_set(actor: Actor, form: type[PolicyForm]) -> bool:
