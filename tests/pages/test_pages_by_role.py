@@ -15,7 +15,10 @@ EVERYBODY = ("/", "/bids", "/leases", "/rounds", "/settings")
 BY_ROLE = {
     "owner": ("/offers", "/offers/new", "/owner"),
     "consumer": ("/bids/new",),
-    "finance": ("/finance", "/payouts", "/ops/burst"),
+    "finance": (
+        *("/finance", "/finance/matrix", "/finance/costs", "/finance/entries", "/finance/months"),
+        *("/payouts", "/ops/burst"),
+    ),
     "operator": ("/offers/new", "/owner", "/finance", "/ops", "/ops/burst", "/lab", "/bids/new"),
 }
 INLINE = re.compile(

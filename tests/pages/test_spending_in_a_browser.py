@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from ledger.domain.ids import UserId
-from ledger.models import Person
+from ledger.models import JournalEntryRow, Person
 from tests.marketplace.support.spent import Spender
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.budget_form import made
@@ -44,7 +44,14 @@ def test_the_pages_are_accessible_and_fit(tmp_path: Path, scheme: str) -> None:
     wrong = []
     with served(tmp_path / "site.log") as site, browsing(scheme=scheme) as (context, page, said):
         enter(context, site, client.cookies)
-        for place in ("/spend?by=project", "/budgets", path):
+        entry = JournalEntryRow.objects.filter(kind="usage").order_by("position")[0]
+        finance = (
+            "/finance/matrix",
+            "/finance/costs?by=kind&then=day",
+            "/finance/entries",
+            f"/finance/entries/{entry.pk}",
+        )
+        for place in ("/spend?by=project", "/budgets", path, *finance):
             page.goto(site + place)
             wrong += [f"{place} {each}" for each in faults(page, scheme)]
         wrong += said

@@ -74,6 +74,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "lines": shown,
         "sums": _sums(rows, asked, accounts),
         "all_href": urlencode(span.asked),
+        "is_of_invoice": "invoice" in request.GET,
         "is_cost": bool(asked.words),
     }
     return page(request, "pages/entries.html", context)

@@ -118,10 +118,14 @@ def _do(request: HttpRequest, named: str, doing: Doing, said: str) -> HttpRespon
 
 @require_safe
 def exports_state(request: HttpRequest, period: str) -> HttpResponse:
-    """The exports of a closed month alone, as they are now."""
+    """The exports of a closed month alone; once they are there the page is shown anew."""
     closing.need_to_close(actor_of(request))
     asked = read_period(period)
-    return render(request, "pages/month_exports.html", _exports(asked, month(asked)))
+    context = _exports(asked, month(asked))
+    answer = render(request, "pages/month_exports.html", context)
+    if not context["waits"]:
+        answer["HX-Redirect"] = f"/finance/months/{asked}"
+    return answer
 
 
 def _show(
