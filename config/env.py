@@ -216,6 +216,9 @@ class Env:
     cards. Empty: none are; wallets are topped up by hand, cost centres billed inside."""
     stripe_webhook_secret: str = ""
     """What Stripe signs its notices with, whsec_…: of the endpoint `/webhooks/stripe`."""
+    stripe_connect_webhook_secret: str = ""
+    """What Stripe signs its notices about owners' accounts with, whsec_…: of a second endpoint at
+    the same address, for events of connected accounts. Empty: it is asked about them instead."""
     stripe_url: str = ""
     """Another address for Stripe's API: a test server."""
     throttle_per_minute: int = 1_200
@@ -305,6 +308,7 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "storage_region": ("[a-z]+(-[a-z0-9]+)*", "a region's name, such as us-east-1"),
     "stripe_key": (r"(sk|rk)_(live|test)_\w+", "a secret or restricted key, sk_… or rk_…"),
     "stripe_webhook_secret": (r"whsec_\S+", "a signing secret, whsec_…"),
+    "stripe_connect_webhook_secret": (r"whsec_\S+", "a signing secret, whsec_…"),
     "ec2_image_id": ("ami-[0-9a-f]{8,17}", "a machine image's id, ami- and 8 to 17 digits"),
     "ec2_region": ("[a-z]+(-[a-z]+)+-[0-9]{1,2}", "a region's name, such as us-east-1"),
 }

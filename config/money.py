@@ -5,6 +5,7 @@ from __future__ import annotations
 from config.address import address_on_this_machine
 from config.env import Env
 from config.processes.loops import Loop
+from ledger.connect import transfers
 from ledger.funding import automatic, inbox, outbox, reconciling
 from ledger.payments.port import Payments
 
@@ -17,7 +18,12 @@ def build_payments(env: Env) -> Payments | None:
         return None
     from ledger.payments.stripe import StripePayments
 
-    return StripePayments(env.stripe_key, secret=env.stripe_webhook_secret, url=env.stripe_url)
+    return StripePayments(
+        env.stripe_key,
+        secret=env.stripe_webhook_secret,
+        url=env.stripe_url,
+        connect_secret=env.stripe_connect_webhook_secret,
+    )
 
 
 def paying_loops(env: Env) -> tuple[Loop, ...]:
@@ -36,6 +42,13 @@ def paying_loops(env: Env) -> tuple[Loop, ...]:
             "payment-reconciliation",
             3_600.0,
             lambda store, now: reconciling.run_once(store, now=now),
+        ),
+        Loop(
+            "owner-transfers",
+            5.0,
+            lambda store, now: transfers.run_once(store, now=now),
+            on_events=True,
+            gather_seconds=GATHER_SECONDS,
         ),
         Loop("automatic-top-ups", 15.0, lambda store, now: automatic.run_once(store, now=now)),
     )

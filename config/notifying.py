@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import ledger.connect.telling
 import ledger.funding.telling
 import ledger.telling
 import listings.telling
@@ -50,6 +51,7 @@ def telling(clock: Callable[[], datetime] | None) -> tuple[Policy, ...]:
     return (
         *ledger.telling.policies(clock=clock),
         *ledger.funding.telling.policies(clock=clock),
+        *ledger.connect.telling.policies(clock=clock),
         *listings.telling.policies(clock=clock),
         *marketplace.telling.policies(clock=clock),
         *marketplace.price_telling.policies(clock=clock),

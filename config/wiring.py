@@ -46,6 +46,7 @@ from config.site.live import tape
 from config.site.live.relay import Relay
 from ledger.closing import Checking
 from ledger.collecting import let_go, settle
+from ledger.connect.comparing import transfers_and_stripe, transfers_are_there
 from ledger.domain.reconciling import Comparing
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
@@ -86,6 +87,7 @@ CLOSING_CHECKS: tuple[Checking, ...] = (
     use_is_charged,
     payouts_add_up,
     stripe_is_reconciled,
+    transfers_are_there,
 )
 """What is looked at before a month is closed, besides the books themselves."""
 
@@ -94,7 +96,8 @@ def legs_compared(env: Env) -> tuple[Comparing, ...]:
     """Return what `reconcile` compares besides the books themselves, in the order of the money."""
     kept = timedelta(days=env.samples_kept_days)
     of_use = partial(samples_and_windows, kept=kept), windows_and_charges
-    return (*of_use, journal_and_invoices, payouts_and_files, files_and_bank)
+    of_owners = payouts_and_files, files_and_bank, transfers_and_stripe
+    return (*of_use, journal_and_invoices, *of_owners)
 
 
 log = structlog.get_logger()
@@ -422,6 +425,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "payment-calls",
         "payment-reconciliation",
         "payment-notices",
+        "owner-transfers",
         "automatic-top-ups",
         "invoice-mail",
         "invoices",

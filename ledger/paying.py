@@ -313,6 +313,7 @@ def _tell(
 def sendable(actor: Actor, currency: str) -> list[PayoutRow]:
     """Return approved payouts that can go into a bank file now, the oldest first."""
     ready = PayeeRow.objects.filter(details_id__isnull=False, proposed_id__isnull=True)
+    ready = ready.exclude(channel="stripe")
     rows = queries.payouts(actor).filter(
         state="approved", currency=currency, account_id__in=ready.values("account_id")
     )

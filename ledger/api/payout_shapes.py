@@ -53,6 +53,33 @@ class AskFile(Body):
     )
 
 
+class AskBankNotice(Body):
+    """What the bank sent: the text of a camt.054, as it is."""
+
+    content = serializers.CharField(max_length=2_000_000, trim_whitespace=False)
+
+
+class HeardShape(serializers.Serializer[Any]):
+    """One line of it. kind: paid, returned (put on the books now), known, pending, amount, state,
+    not-ours; words say more. payout_id: null: it names none of ours."""
+
+    end_to_end_id = serializers.CharField(source="line.end_to_end_id", allow_blank=True)
+    reference = serializers.CharField(source="line.reference")
+    amount = AmountField(source="line.money.nanos")
+    currency = serializers.CharField(source="line.money.currency")
+    came = serializers.BooleanField(source="line.came")
+    on = serializers.DateField(source="line.on")
+    payout_id = serializers.UUIDField(allow_null=True)
+    kind = serializers.CharField()
+    words = serializers.CharField()
+
+
+class BankNoticeHeard(WrittenAt):
+    """What came of a bank's file, line by line."""
+
+    data = HeardShape(many=True)  # type: ignore[assignment]  # a field of that name
+
+
 class PayeeShown(serializers.ModelSerializer[PayeeRow]):
     """An owner's earnings and how they are paid out. owed: earned less paid.
 
@@ -110,7 +137,11 @@ class PayeeDetailShown(PayeeShown):
 
 
 class PayoutShown(serializers.ModelSerializer[PayoutRow]):
-    """A payout. cut_off: the first day that is not in it. reason: why it ended unpaid."""
+    """A payout. cut_off: the first day that is not in it. reason: why it ended unpaid.
+
+    channel: how it went out; empty: it did not yet. reversed: what came back of it over Stripe.
+    waits_because, again_at: why a transfer waits, and when Stripe is asked for it again.
+    """
 
     amount = AmountField(source="nanos")
     opening = AmountField(source="opening_nanos")
@@ -118,6 +149,8 @@ class PayoutShown(serializers.ModelSerializer[PayoutRow]):
     held_back = AmountField(source="held_back_nanos")
     requested_at = MomentField()
     sent_at = MomentField(allow_null=True)
+    reversed = AmountField(source="reversed_nanos")
+    again_at = MomentField(allow_null=True)
     changed_at = MomentField()
 
     class Meta:
@@ -144,6 +177,10 @@ class PayoutShown(serializers.ModelSerializer[PayoutRow]):
             "reference",
             "paid_on",
             "reason",
+            "channel",
+            "reversed",
+            "waits_because",
+            "again_at",
             "changed_at",
         )
 

@@ -7,6 +7,7 @@ from typing import Literal
 from unicodedata import normalize
 from uuid import uuid5
 
+from ledger.domain.connect_events import TransferReversed
 from ledger.domain.dispute_events import UseCredited
 from ledger.domain.events import (
     CompensationPaid,
@@ -73,7 +74,7 @@ EntryEvent = (
 """The events that are journal entries: each carries postings that sum to zero."""
 ENTRY_KINDS = (
     *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged, SlaCredited),
-    *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned),
+    *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned, TransferReversed),
     *(InvoiceRounded, TaxCharged, InvoiceCredited),
     *(FundsReturned, FundsDisputed, EntryReversed, ProcessingFeePaid, UseCredited),
 )
@@ -113,7 +114,7 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "payout"
         case PayoutPaid():
             return "payout-paid"
-        case PayoutCancelled() | PayoutReturned():
+        case PayoutCancelled() | PayoutReturned() | TransferReversed():
             return "payout-back"
         case InvoiceRounded():
             return "rounding"

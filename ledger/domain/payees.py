@@ -13,6 +13,21 @@ from datetime import date, datetime
 from typing import ClassVar, Literal, assert_never
 from uuid import UUID, uuid5
 
+from ledger.domain.connect_events import (
+    BankPayoutSeen,
+    Channel,
+    ConnectEvent,
+    PayoutChannelChosen,
+    StripeAccountAsked,
+    StripeAccountMade,
+    StripeAccountSeen,
+    TransferEvent,
+    TransferReversalAsked,
+    TransferReversalFailed,
+    TransferReversed,
+    TransferWaited,
+)
+from ledger.domain.connected import Connected
 from ledger.domain.holds import TEXT_LENGTH_MAX, need_text
 from ledger.domain.ids import AccountId, EntryId, TenantId, UserId
 from ledger.domain.journal import transfer
@@ -20,7 +35,6 @@ from ledger.domain.payout_events import (
     BankDetailsConfirmed,
     BankDetailsProposed,
     BankDetailsWithdrawn,
-    Channel,
     PayeeEvent,
     PayoutApproved,
     PayoutCancelled,
@@ -70,19 +84,43 @@ class PayoutsPaused(Refusal):
     """The bank account was changed: nothing is sent until that is confirmed or withdrawn."""
 
 
+class PaidOverStripe(Refusal):
+    """This owner chose to be paid over Stripe: the payout goes there once it is approved."""
+
+
+class StripeDecides(Refusal):
+    """This payout went out over Stripe, which tells itself what becomes of it.
+
+    What is to come back is asked of Stripe: reverse the transfer.
+    """
+
+
 class DetailsMissing(Refusal):
     """Nobody has said yet to which bank account this owner is paid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Payout:
-    """One payout as it stands."""
+    """One payout as it stands.
+
+    waited: the last time that Stripe had too little to transfer. asked_back: what is to come back
+    of a transfer, by number; `None` once that is decided. came_back: what did, by its id there.
+    """
 
     requested: PayoutRequested
     state: PayoutState = "requested"
     approved_by: tuple[UserId, ...] = ()
     batch_id: UUID | None = None
     paid: PayoutPaid | None = None
+    sent: PayoutSent | None = None
+    waited: TransferWaited | None = None
+    asked_back: Mapping[int, TransferReversalAsked | None] = field(default_factory=dict)
+    came_back: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def channel(self) -> Channel | None:
+        """Return how it went out; None: it did not yet."""
+        return None if self.sent is None else self.sent.channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +132,10 @@ class Payee:
     details: BankDetailsProposed | None = None
     proposed: BankDetailsProposed | None = None
     schedule: PayoutScheduleSet | None = None
+    connected: Connected | None = None
+    chosen: PayoutChannelChosen | None = None
+    bank_payouts: Mapping[str, str] = field(default_factory=dict)
+    """At Stripe, of this owner: the state of each by its id."""
     payouts: Mapping[UUID, Payout] = field(default_factory=dict)
     revisions: Mapping[str, int] = field(default_factory=dict)
     paid_out: int = 0
@@ -125,7 +167,7 @@ class Payee:
                 )
             case PayoutSent():
                 before = state.payouts[event.payout_id]
-                sent = replace(before, state="sent", batch_id=event.batch_id)
+                sent = replace(before, state="sent", batch_id=event.batch_id, sent=event)
                 return state._with(event.payout_id, sent)
             case PayoutPaid():
                 before = state.payouts[event.payout_id]
@@ -136,8 +178,32 @@ class Payee:
             case PayoutReturned():
                 before = replace(state.payouts[event.payout_id], state="returned")
                 return state._with(event.payout_id, before, -event.money.nanos)
+            case event if isinstance(event, ConnectEvent):
+                return state._connected(event)
             case _:
                 assert_never(event)
+
+    def _connected(self, event: ConnectEvent) -> Payee:
+        """Return the payee after something happened at Stripe."""
+        match event:
+            case PayoutChannelChosen():
+                return replace(self, chosen=event)
+            case BankPayoutSeen():
+                seen = {**self.bank_payouts, event.reference: event.state}
+                return replace(self, bank_payouts=seen)
+            case StripeAccountAsked() | StripeAccountMade() | StripeAccountSeen():
+                return replace(self, connected=Connected.evolve(self.connected, event))
+            case TransferReversed():
+                after = _transferred(self.payouts[event.payout_id], event)
+                return self._with(event.payout_id, after, -event.money.nanos)
+            case _:
+                after = _transferred(self.payouts[event.payout_id], event)
+                return self._with(event.payout_id, after)
+
+    @property
+    def channel(self) -> Channel:
+        """Return how this owner's payouts go out."""
+        return "bank-file" if self.chosen is None else self.chosen.channel
 
     def _with(self, payout_id: UUID, payout: Payout, moved: int = 0) -> Payee:
         return replace(
@@ -160,6 +226,23 @@ class Payee:
                 payout_id=payout_id, state=found.state, needed=" or ".join(states)
             )
         return found
+
+
+def _transferred(before: Payout, event: TransferEvent) -> Payout:
+    """Return a payout after something happened to its transfer."""
+    match event:
+        case TransferWaited():
+            return replace(before, waited=event)
+        case TransferReversalAsked():
+            return replace(before, asked_back={**before.asked_back, event.number: event})
+        case TransferReversalFailed():
+            return replace(before, asked_back={**before.asked_back, event.number: None})
+        case TransferReversed():
+            came = {**before.came_back, event.reference: event.money.nanos}
+            asked = {**before.asked_back, **({event.number: None} if event.number else {})}
+            is_all = sum(came.values()) >= before.requested.money.nanos
+            reached: PayoutState = "returned" if is_all else before.state
+            return replace(before, came_back=came, asked_back=asked, state=reached)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +300,7 @@ def cancel(
             payout_id=payout_id,
             corrects=asked.entry_id,
             money=asked.money,
-            reason=_reason(reason),
+            reason=need_reason(reason),
             postings=transfer(source=_transit(asked), target=asked.account_id, money=asked.money),
             by_user=by_user,
             at=now,
@@ -243,6 +326,8 @@ def send(
     if payout.state == "sent" and payout.batch_id == batch_id:
         return []
     payee.needed(payout_id, "approved")
+    if payee.channel != channel:
+        raise PaidOverStripe(payout_id=payout_id)
     if payee.proposed is not None:
         raise PayoutsPaused(payout_id=payout_id, usable_from=payee.proposed.usable_from)
     if payee.details is None or payee.details.details_id != details_id:
@@ -269,12 +354,14 @@ def pay(
     cash: AccountId,
     by_user: UserId,
     now: datetime,
+    channel: Channel = "bank-file",
 ) -> list[PayoutPaid]:
-    """Decide that the bank paid a payout, once.
+    """Decide that the bank paid a payout, once. channel: who says so.
 
-    Raises: PayoutUnknown, PayoutStateOtherwise, PayoutPaidOtherwise, ReasonMissing, TextUnreadable.
+    Raises: PayoutUnknown, PayoutStateOtherwise, PayoutPaidOtherwise, StripeDecides, ReasonMissing,
+        TextUnreadable.
     """
-    payout = payee.payout(payout_id)
+    payout = _by(payee.payout(payout_id), channel)
     if payout.state == "paid" and payout.paid is not None:
         if (payout.paid.reference, payout.paid.paid_on) != (reference.strip(), paid_on):
             raise PayoutPaidOtherwise(
@@ -288,7 +375,7 @@ def pay(
             entry_id=entry_of(payout_id, "paid"),
             payout_id=payout_id,
             money=asked.money,
-            reference=_reason(reference),
+            reference=need_reason(reference),
             paid_on=paid_on,
             postings=transfer(source=_transit(asked), target=cash, money=asked.money),
             by_user=by_user,
@@ -305,12 +392,13 @@ def give_back(
     cash: AccountId,
     by_user: UserId,
     now: datetime,
+    channel: Channel = "bank-file",
 ) -> list[PayoutReturned]:
     """Decide that the bank returned a payout, sent or paid: it is earnings again.
 
-    Raises: PayoutUnknown, PayoutStateOtherwise, ReasonMissing, TextUnreadable.
+    Raises: PayoutUnknown, PayoutStateOtherwise, StripeDecides, ReasonMissing, TextUnreadable.
     """
-    if payee.payout(payout_id).state == "returned":
+    if _by(payee.payout(payout_id), channel).state == "returned":
         return []
     payout = payee.needed(payout_id, "sent", "paid")
     asked, was_paid = payout.requested, payout.paid is not None
@@ -321,7 +409,7 @@ def give_back(
             payout_id=payout_id,
             corrects=payout.paid.entry_id if payout.paid else asked.entry_id,
             money=asked.money,
-            reason=_reason(reason),
+            reason=need_reason(reason),
             was_paid=was_paid,
             postings=transfer(
                 source=cash if was_paid else _transit(asked),
@@ -334,12 +422,19 @@ def give_back(
     ]
 
 
+def _by(payout: Payout, channel: Channel) -> Payout:
+    if payout.channel == "stripe" and channel != "stripe":
+        raise StripeDecides(payout_id=payout.requested.payout_id)
+    return payout
+
+
 def _transit(asked: PayoutRequested) -> AccountId:
     """Return the account on which a payout's money is while it is on its way."""
     return next(line.account_id for line in asked.postings if line.nanos > 0)
 
 
-def _reason(text: str) -> str:
+def need_reason(text: str) -> str:
+    """Return a reason without blanks around it. Raises: ReasonMissing, TextUnreadable."""
     text = text.strip()
     if not text:
         raise ReasonMissing()

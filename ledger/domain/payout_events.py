@@ -10,6 +10,7 @@ from datetime import date, datetime
 from typing import Literal
 from uuid import UUID
 
+from ledger.domain.connect_events import Channel, ConnectEvent, TransferReversed
 from ledger.domain.event import Event
 from ledger.domain.events import Posting
 from ledger.domain.ids import AccountId, EntryId, TenantId, UserId
@@ -19,8 +20,6 @@ DetailsKind = Literal["iban", "account"]
 """By what a bank account is named: an IBAN, or account and routing number."""
 Schedule = Literal["weekly", "monthly", "manual"]
 """How often an owner is paid; manual: whenever finance says so."""
-Channel = Literal["bank-file", "stripe"]
-"""How a payout goes out."""
 FileFormat = Literal["pain.001", "csv"]
 
 
@@ -127,7 +126,11 @@ class PayoutCancelled(Event, name="ledger.payout-cancelled"):
 
 
 class PayoutSent(Event, name="ledger.payout-sent"):
-    """A payout was handed to the bank: batch_id is the bank file that it is in, the only one."""
+    """A payout was handed to the bank: batch_id is the bank file that it is in, the only one.
+
+    Over Stripe there is no file: batch_id follows from the payout, details_id from the account that
+    the owner has there.
+    """
 
     account_id: AccountId
     payout_id: UUID
@@ -185,8 +188,9 @@ PayeeEvent = (
     | PayoutSent
     | PayoutPaid
     | PayoutReturned
+    | ConnectEvent
 )
-PayoutEntry = PayoutRequested | PayoutCancelled | PayoutPaid | PayoutReturned
+PayoutEntry = PayoutRequested | PayoutCancelled | PayoutPaid | PayoutReturned | TransferReversed
 """Those of them that are journal entries."""
 
 

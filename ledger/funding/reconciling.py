@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from ledger.commands.refunds import pay_processing_fee
+from ledger.connect.comparing import KINDS as TRANSFERS
+from ledger.connect.comparing import compare_transfer
 from ledger.domain.closing import Check
 from ledger.domain.minor_units import money_of
 from ledger.domain.parties import PLATFORM_ID
@@ -109,6 +111,10 @@ def _compare(
     store: EventStore, payments: Payments, movement: Movement, now: datetime
 ) -> Difference | None:
     """Return what differs about a line at the service, after trying to put it on the books."""
+    if movement.kind in TRANSFERS:
+        found = compare_transfer(store, payments, movement, by=BY, now=now)
+        about = movement.source
+        return found and Difference(kind=found[0], about=about, words=f"{about}: {found[1]}")
     if movement.kind not in CAME | WENT and not _is_of_dispute(movement):
         return None
     posted = _posted(payments, movement)

@@ -34,11 +34,15 @@ class StillOpen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One thing to ask of the payment service. refused: what to do where it says no."""
+    """One thing to ask of the payment service. refused: what to do where it says no.
+
+    tried_for: longer than keys are kept only where the service is asked first if it is done.
+    """
 
     name: str
     act: Callable[[], object]
     refused: Callable[[PaymentsRefused], object]
+    tried_for: timedelta = TRIED_FOR_MAX
 
 
 def pause_after(tries: int) -> timedelta:
@@ -64,7 +68,7 @@ def carry_out(calls: Iterable[Call], *, now: datetime) -> int:
         except AWAY:
             raise
         except Exception as failure:
-            again_later(call.name, row, failure, now=now)
+            again_later(call.name, row, failure, now=now, tried_for=call.tried_for)
             away = away + 1 if isinstance(failure, PaymentsAway) else 0
             if away >= AWAY_IN_A_ROW_MAX:
                 break
@@ -83,11 +87,18 @@ def _try(call: Call) -> None:
         call.refused(refused)
 
 
-def again_later(name: str, row: PaymentCall | None, failure: Exception, *, now: datetime) -> None:
+def again_later(
+    name: str,
+    row: PaymentCall | None,
+    failure: Exception,
+    *,
+    now: datetime,
+    tried_for: timedelta = TRIED_FOR_MAX,
+) -> None:
     """Note that a call did not come about, and when it is tried again, if at all."""
     row = row or PaymentCall(call=name, tries=0, first_at=now)
     row.tries += 1
-    over = now - row.first_at > TRIED_FOR_MAX
+    over = now - row.first_at > tried_for
     row.again_at = None if over else now + pause_after(row.tries)
     code = failure.code if isinstance(failure, Refusal) else type(failure).__name__
     row.error = redact(f"{code}: {failure}")[:ERROR_CHARS_MAX]

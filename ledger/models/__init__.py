@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledger.models.checkpoints import Checkpoint, ParkedReaction
+from ledger.models.connect import BankPayoutRow, TransferReversalRow
 from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
 from ledger.models.depletion import AccountWatchRow
 from ledger.models.disputes import DisputeRow, DisputeSaidRow
@@ -68,6 +69,7 @@ __all__ = [
     "AttemptRow",
     "BankDetailsValue",
     "BankFileRow",
+    "BankPayoutRow",
     "BillingDetailsRow",
     "Checkpoint",
     "ClosedThroughRow",
@@ -109,6 +111,7 @@ __all__ = [
     "TokenBucket",
     "TokenRow",
     "TokenUse",
+    "TransferReversalRow",
     "UsageChargeRow",
     "WalletDisputeRow",
     "WalletMethodRow",

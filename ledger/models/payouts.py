@@ -13,6 +13,9 @@ from ledger.models.money import PERIOD_LENGTH
 class PayeeRow(models.Model):
     """An earnings account, how it is paid out, and where to.
 
+    channel: over what; empty: by bank file. channel_from: from when on. stripe_*: the owner's
+    account at Stripe; its state is empty where there is none.
+
     earned_nanos: all that was posted to it but payouts. paid_nanos: payouts less what came back.
     rounds: how many payouts were requested. opening_nanos: what was left after the last one.
     """
@@ -39,6 +42,13 @@ class PayeeRow(models.Model):
     rounds = models.PositiveIntegerField(default=0)
     settled = models.CharField(max_length=10, default="")
     """The last period that the schedule settled."""
+    channel = models.CharField(max_length=10, default="")
+    channel_from = models.DateTimeField(null=True)
+    stripe_account = models.CharField(max_length=80, default="")
+    stripe_country = models.CharField(max_length=2, default="")
+    stripe_state = models.CharField(max_length=16, default="", db_index=True)
+    stripe_missing = ArrayField(models.CharField(max_length=200), default=list)
+    stripe_words = models.CharField(max_length=200, default="")
 
     def __str__(self) -> str:
         return f"{self.account_id}: {self.earned_nanos - self.paid_nanos} nano-units owed"
@@ -83,7 +93,12 @@ class EarningRow(models.Model):
 
 
 class PayoutRow(models.Model):
-    """A payout as it stands. opening_nanos, closing_nanos: what was owed before and after it."""
+    """A payout as it stands. opening_nanos, closing_nanos: what was owed before and after it.
+
+    channel: how it went out; empty: it did not yet. waits, waits_because, again_at: how often a
+    transfer was asked for while our balance at Stripe was too low, why, and when it is again.
+    reversed_nanos: what came back of a transfer.
+    """
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
 
@@ -113,6 +128,11 @@ class PayoutRow(models.Model):
     paid_on = models.DateField(null=True)
     reason = models.CharField(max_length=200, default="")
     """Why it was cancelled or returned."""
+    channel = models.CharField(max_length=10, default="")
+    waits = models.PositiveIntegerField(default=0)
+    waits_because = models.CharField(max_length=200, default="")
+    again_at = models.DateTimeField(null=True)
+    reversed_nanos = models.BigIntegerField(default=0)
     changed_at = models.DateTimeField()
 
     def __str__(self) -> str:

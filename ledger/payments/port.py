@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from ledger.payments.connect_port import Connecting
+
 NOTICE_SECONDS_MAX = 300
 """How old the signature of a notice may be: an older one may be a copy sent again."""
 
@@ -140,7 +142,7 @@ class Notice:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-class Payments(Protocol):
+class Payments(Connecting, Protocol):
     """A payment service. `tests/contracts/payments` holds every one to this.
 
     Every method may raise PaymentsAway and PaymentsRefused.

@@ -6,16 +6,16 @@ nothing here. Retries are ours: the library makes none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import stripe
 
 from ledger.payments.port import (
     NOTICE_SECONDS_MAX,
-    CardDeclined,
     DisputeState,
     IntentState,
     MethodState,
@@ -24,26 +24,26 @@ from ledger.payments.port import (
     NoticeForged,
     PageState,
     PageWanted,
-    PaymentsAway,
     PaymentsRefused,
     RefundState,
 )
+from ledger.payments.stripe_asking import PAGE_SIZE, ask, id_of
+from ledger.payments.stripe_connect import StripeConnect
 
 SECONDS_MAX = 20
 """How long one call may take. What is not answered by then is asked again, with its key."""
-COME_AGAIN = frozenset({409, 429})
-PAGE_SIZE = 100
-
-FoundT = TypeVar("FoundT")
 
 
-class StripePayments:
-    """Payments over Stripe. key: a secret or restricted key. secret: what signs its notices."""
+class StripePayments(StripeConnect):
+    """Payments over Stripe. key: a secret or restricted key. secret: what signs its notices.
 
-    def __init__(self, key: str, *, secret: str, url: str = "") -> None:
+    connect_secret: what signs those about owners' accounts, of an endpoint of their own.
+    """
+
+    def __init__(self, key: str, *, secret: str, url: str = "", connect_secret: str = "") -> None:
         """Begin. url: another address of its API, such as that of a double; nothing is sent yet."""
         self.is_test = not key.startswith(("sk_live_", "rk_live_"))
-        self._secret = secret
+        self._secrets = tuple(filter(None, (secret, connect_secret)))
         self.client = stripe.StripeClient(
             key,
             base_addresses={"api": url} if url else {},
@@ -137,7 +137,7 @@ class StripePayments:
         return DisputeState(
             dispute=said["id"],
             state=_dispute_state(said["status"]),
-            intent=_id(said.get("payment_intent")),
+            intent=id_of(said.get("payment_intent")),
             minor=said["amount"],
             currency=said["currency"].upper(),
             reason=said["reason"],
@@ -151,7 +151,7 @@ class StripePayments:
         if card:
             until = f"{card['exp_month']:02d}/{card['exp_year']}"
             label = f"{card['brand'].title()} ending in {card['last4']}, {until}"
-        return MethodState(method=said["id"], payer=_id(said.get("customer")), label=label)
+        return MethodState(method=said["id"], payer=id_of(said.get("customer")), label=label)
 
     def forget_method(self, method: str, *, key: str) -> None:
         """Detach a PaymentMethod."""
@@ -185,14 +185,12 @@ class StripePayments:
             said = ask(lambda: self.client.v1.disputes.retrieve(source)).to_dict()
         else:
             return ""
-        return _id(said.get("payment_intent"))
+        return id_of(said.get("payment_intent"))
 
     def notice(self, raw: bytes, signature: str) -> Notice:
         """Read a webhook's body."""
         try:
-            said = stripe.Webhook.construct_event(
-                raw, signature, self._secret, NOTICE_SECONDS_MAX, api_key="none"
-            ).to_dict()
+            said = self._signed(raw, signature)
             about = said["data"]["object"]
             return Notice(
                 notice=str(said["id"]),
@@ -205,29 +203,20 @@ class StripePayments:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise NoticeForged("its body cannot be read") from None
 
-
-def ask(call: Callable[[], FoundT]) -> FoundT:
-    """Make one call and say in our words what went wrong with it.
-
-    Raises: PaymentsAway, PaymentsRefused, CardDeclined.
-    """
-    try:
-        return call()
-    except stripe.CardError as declined:
-        words = declined.user_message or "the card was declined"
-        raise CardDeclined(declined.code or "declined", words) from None
-    except (stripe.APIConnectionError, stripe.RateLimitError) as away:
-        raise PaymentsAway(type(away).__name__) from None
-    except stripe.StripeError as failure:
-        status, words = failure.http_status or 500, failure.user_message or str(failure)
-        if status >= 500 or status in COME_AGAIN:
-            raise PaymentsAway(f"{status} {type(failure).__name__}") from None
-        raise PaymentsRefused(failure.code or type(failure).__name__, words) from None
+    def _signed(self, raw: bytes, signature: str) -> dict[str, Any]:
+        """Return what one of the secrets signed."""
+        *others, last = self._secrets
+        for secret in others:
+            with suppress(stripe.SignatureVerificationError):
+                return _read(raw, signature, secret)
+        return _read(raw, signature, last)
 
 
-def _id(value: Any) -> str:
-    """Return the id of what may be given whole, by its id, or not at all."""
-    return str(value["id"] if isinstance(value, dict) else value or "")
+def _read(raw: bytes, signature: str, secret: str) -> dict[str, Any]:
+    said: dict[str, Any] = stripe.Webhook.construct_event(
+        raw, signature, secret, NOTICE_SECONDS_MAX, api_key="none"
+    ).to_dict()
+    return said
 
 
 def _page(said: dict[str, Any]) -> PageState:
@@ -235,7 +224,7 @@ def _page(said: dict[str, Any]) -> PageState:
         page=said["id"],
         url=said.get("url") or "",
         is_expired=said.get("status") == "expired",
-        intent=_id(said.get("payment_intent")),
+        intent=id_of(said.get("payment_intent")),
         marks=said.get("metadata") or {},
     )
 
@@ -249,7 +238,7 @@ def _intent(said: dict[str, Any]) -> IntentState:
         minor=said.get("amount_received") or 0,
         currency=said["currency"].upper(),
         marks=said.get("metadata") or {},
-        method=_id(said.get("payment_method")),
+        method=id_of(said.get("payment_method")),
         words=failure.get("message") or said.get("cancellation_reason") or "",
     )
 
@@ -259,7 +248,7 @@ def _refund(said: dict[str, Any]) -> RefundState:
     return RefundState(
         refund=said["id"],
         state=states.get(said.get("status") or "", "open"),
-        intent=_id(said.get("payment_intent")),
+        intent=id_of(said.get("payment_intent")),
         minor=said["amount"],
         marks=said.get("metadata") or {},
         words=said.get("failure_reason") or "",
@@ -279,6 +268,6 @@ def _movement(said: dict[str, Any]) -> Movement:
         minor=said["amount"],
         fee_minor=said["fee"],
         currency=said["currency"].upper(),
-        source=_id(said.get("source")),
+        source=id_of(said.get("source")),
         at=datetime.fromtimestamp(said["created"], UTC),
     )

@@ -9,6 +9,7 @@ from ledger.domain import journal
 from ledger.domain.account_ids import earnings_account
 from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.closing_events import PeriodEvent
+from ledger.domain.connect_events import TransferReversed
 from ledger.domain.depletion_events import WatchEvent
 from ledger.domain.dispute_events import UseCredited
 from ledger.domain.events import (
@@ -368,6 +369,8 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.reference
         case FundsReturned() | FundsDisputed() | EntryReversed() | ProcessingFeePaid():
             return entry.reference
+        case PayoutPaid() | TransferReversed():
+            return entry.reference
         case UsageCaptured():
             return entry.item.sku
         case StorageCharged():
@@ -380,8 +383,6 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.reason
         case PayoutRequested():
             return entry.period
-        case PayoutPaid():
-            return entry.reference
         case PayoutCancelled() | PayoutReturned():
             return entry.reason
         case InvoiceRounded() | TaxCharged() | InvoiceCredited():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ledger.domain.connect_events import ConnectEvent
 from ledger.domain.payout_events import (
     BankDetailsConfirmed,
     BankDetailsProposed,
@@ -19,10 +20,11 @@ from ledger.domain.payout_events import (
 from ledger.eventstore.port import Recorded
 from ledger.following import names_of
 from ledger.models import BankFileRow, PayeeRow, PayoutRow
+from ledger.projections import connect
 from ledger.projections.earnings import payee_of
 from ledger.rows import Rows
 
-TABLES = (PayoutRow, BankFileRow)
+TABLES = (PayoutRow, BankFileRow, *connect.TABLES)
 ON = names_of(
     BankDetailsProposed,
     BankDetailsConfirmed,
@@ -35,6 +37,7 @@ ON = names_of(
     PayoutPaid,
     PayoutReturned,
     BankFileWritten,
+    *connect.EVENTS,
 )
 UNPROPOSED: dict[str, object] = {
     "proposed_id": None,
@@ -68,7 +71,8 @@ def project_payee(event: PayeeEvent, rows: Rows) -> None:
                 PayoutRow,
                 event.payout_id,
                 state="sent",
-                file_id=event.batch_id,
+                channel=event.channel,
+                file_id=event.batch_id if event.channel == "bank-file" else None,
                 details_id=event.details_id,
                 sent_at=event.at,
                 changed_at=event.at,
@@ -79,14 +83,22 @@ def project_payee(event: PayeeEvent, rows: Rows) -> None:
                 event.payout_id,
                 state="paid",
                 reference=event.reference,
+                again_at=None,
                 paid_on=event.paid_on,
                 changed_at=event.at,
             )
         case PayoutCancelled() | PayoutReturned():
             state = "cancelled" if isinstance(event, PayoutCancelled) else "returned"
             rows.change(
-                PayoutRow, event.payout_id, state=state, reason=event.reason, changed_at=event.at
+                PayoutRow,
+                event.payout_id,
+                state=state,
+                reason=event.reason,
+                again_at=None,
+                changed_at=event.at,
             )
+        case event if isinstance(event, ConnectEvent):
+            connect.project_connect(event, rows)
 
 
 def _project_details(

@@ -53,7 +53,7 @@ def payouts_that_differ() -> list[str]:
 
 
 def payouts_and_files(period: Period, now: datetime) -> Leg:
-    """Compare the payouts that were requested in a month with what bank files have of them."""
+    """Compare the payouts requested in a month with what was handed on: in a file, to Stripe."""
     within = period.window
     asked, written = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     lines = PostingRow.objects.filter(
@@ -67,7 +67,7 @@ def payouts_and_files(period: Period, now: datetime) -> Leg:
     )
     for row in rows.order_by("requested_at", "payout_id"):
         key = _key(row.account_id, row.currency)
-        if row.file_id is not None:
+        if row.file_id is not None or row.channel == "stripe":
             written[key] += row.nanos
         elif row.state == "cancelled":
             words = f"payout {row.payout_id} was cancelled: {row.reason}"
@@ -76,7 +76,7 @@ def payouts_and_files(period: Period, now: datetime) -> Leg:
             words = f"payout {row.payout_id} is {row.state}, and in no file yet"
             differences.append(Difference(*key, -row.nanos, "in-flight", words))
     pairs = [Pair(*key, asked[key], written[key]) for key in sorted({*asked, *written})]
-    return Leg("payouts-files", "Payouts and bank files", pairs, differences)
+    return Leg("payouts-files", "Payouts and what was handed on", pairs, differences)
 
 
 def files_and_bank(period: Period, now: datetime) -> Leg:

@@ -68,6 +68,25 @@ FILES = (
     ("file_id", "id"),
 )
 
+HEARD = (
+    ("on", "day"),
+    ("reference", "bank's reference"),
+    ("amount", "amount", money),
+    ("kind", "what came of it"),
+    ("words", ""),
+    ("payout_id", "payout"),
+)
+STRIPE = (
+    ("channel", "payouts go out by"),
+    ("usable_from", "from"),
+    ("state", "account at Stripe"),
+    ("missing", "Stripe wants to know"),
+    ("words", "Stripe says"),
+    ("account", "its id there"),
+    ("offered", "offered here"),
+)
+
+Earnings = Annotated[UUID, typer.Argument(help="the id of earnings, as `owed` lists them")]
 Payout = Annotated[UUID, typer.Argument(help="the id of a payout")]
 Reason = Annotated[str, typer.Option("--reason", help="why, for whoever reads it later")]
 Month = Annotated[str | None, typer.Option("--period", help="a month such as 2026-11; else all")]
@@ -158,6 +177,53 @@ def returned(context: typer.Context, payout: Payout, reason: Reason) -> None:
 
 
 @app.command()
+def stripe(context: typer.Context, earnings_id: Earnings) -> None:
+    """Show an owner's account at Stripe, and how payouts go out."""
+    session = session_of(context)
+    session.printer.facts(session.client.get(f"payees/{earnings_id}/stripe"), STRIPE)
+
+
+@app.command("set-up-stripe")
+def set_up_stripe(
+    context: typer.Context,
+    earnings_id: Earnings,
+    country: Annotated[str, typer.Option("--country", help="two letters, if not ours")] = "",
+) -> None:
+    """Ask for an account at Stripe and print the page to go on at: it can be used once."""
+    session = session_of(context)
+    session.client.post(f"payees/{earnings_id}/stripe", {"country": country})
+    found = session.client.post(f"payees/{earnings_id}/stripe/onboarding")
+    session.printer.done(found, f"Go on at {found['url']}")
+
+
+@app.command()
+def channel(
+    context: typer.Context,
+    earnings_id: Earnings,
+    way: Annotated[str, typer.Argument(help="bank-file or stripe")],
+) -> None:
+    """Choose how your payouts go out; over Stripe only after a wait, so that others can object."""
+    session = session_of(context)
+    done = session.client.put(f"payees/{earnings_id}/channel", {"channel": way})
+    session.printer.done(done, "Saved.")
+
+
+@app.command()
+def reverse(
+    context: typer.Context,
+    payout: Payout,
+    amount: Annotated[str, typer.Argument(help="what is to come back, such as 5.00")],
+    reason: Reason,
+    number: Annotated[int, typer.Option("--number", help="which request of the payout it is")] = 1,
+) -> None:
+    """Take a part of a payout over Stripe back: it is earnings again once it came."""
+    session = session_of(context)
+    body = {"number": number, "amount": amount, "reason": reason}
+    done = session.client.post(f"payouts/{payout}/reversals", body)
+    session.printer.done(done, "Asked of Stripe.")
+
+
+@app.command()
 def send(
     context: typer.Context,
     to: Annotated[Path, typer.Option("--to", help="folder that the file is written to")],
@@ -168,6 +234,18 @@ def send(
     session = session_of(context)
     made = session.client.post("bank-files", {"format": form, "currency": currency})
     _load(session, made["file_id"], to)
+
+
+@app.command("bank-notice")
+def bank_notice(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="a camt.054 of the bank", exists=True)],
+) -> None:
+    """Mark what the bank paid or sent back, and print what came of each line."""
+    session = session_of(context)
+    text = file.read_text(encoding="utf-8-sig")
+    found = session.client.post("bank-notices", {"content": text})["data"]
+    session.printer.table(found, HEARD, empty="The file has no lines.")
 
 
 @app.command()

@@ -10,6 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -45,6 +46,7 @@ from tests.access.conftest import Caller, admit
 from tests.conftest import NOON, SOMEBODY
 from tests.ledger import busy_month, pain001
 from tests.ledger import ledgerbook as book
+from tests.ledger.camt054_files import entry, notice
 from tests.ledger.ledgerbook import hours, usd
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.ledger.money_site")]
@@ -376,3 +378,54 @@ def test_the_last_bank_account_that_was_entered_is_the_one_that_waits(
     done(owner, f"{path}/{second}/confirm")
     assert asked(owner, f"payees/{account_of(owner)}")["details"] == "GB… 5432"
     assert BankDetailsValue.objects.count() == 2
+
+
+def test_a_file_of_the_bank_marks_what_was_paid_and_what_came_back(
+    owner: Caller, joan: Caller, oscar: Caller, store: PostgresStore
+) -> None:
+    payout, _ = sent(owner, joan, oscar)
+    name = paying.end_to_end_id(UUID(payout))
+
+    def told(*entries: str) -> list[tuple[str, str]]:
+        found = done(joan, "bank-notices", {"content": notice(*entries)})["data"]
+        return [(each["kind"], each["words"]) for each in found]
+
+    other = entry(name, "32.41", currency="USD")
+    assert told(
+        entry("RENT", "900.00"), other, entry(name, "32.42", currency="USD", status="PDNG")
+    ) == [
+        ("not-ours", "no payout of ours has this reference"),
+        ("amount", "the payout is 32.42 USD"),
+        ("pending", "the bank has not booked it yet"),
+    ]
+    assert asked(owner, f"payouts/{payout}")["state"] == "sent"
+    left = entry(name, "32.42", currency="USD", reference="B-77")
+    assert [kind for kind, _ in told(left)] == ["paid"]
+    shown = asked(owner, f"payouts/{payout}")
+    assert (shown["state"], shown["reference"], shown["paid_on"]) == ("paid", "B-77", "2026-02-03")
+    back = entry(name, "32.42", currency="USD", came=True, day="2026-02-05", code="AC04")
+    assert [kind for kind, _ in told(left, back)] == ["known", "returned"]
+    assert asked(owner, f"payouts/{payout}")["reason"] == "AC04: the account is closed"
+    assert [kind for kind, _ in told(back, left)] == ["known", "known"]
+    adds_up(store)
+
+
+def test_only_the_platforms_finance_takes_files_of_the_bank(
+    owner: Caller, joan: Caller, store: PostgresStore
+) -> None:
+    body = {"content": notice()}
+    refused(owner, "bank-notices", body, code="payouts-by-platform-only")
+    refused(joan, "bank-notices", {"content": "<x/>"}, code="bank-notice-unreadable")
+
+
+def test_what_left_and_came_back_in_one_file_is_taken_in_that_order(
+    owner: Caller, joan: Caller, oscar: Caller, store: PostgresStore
+) -> None:
+    payout, _ = sent(owner, joan, oscar)
+    name = paying.end_to_end_id(UUID(payout))
+    left = entry(name, "32.42", currency="USD", day="2026-02-03")
+    back = entry(name, "32.42", currency="USD", day="2026-02-03", came=True, code="MS03")
+    found = done(joan, "bank-notices", {"content": notice(back, left)})["data"]
+    assert [each["kind"] for each in found] == ["returned", "paid"]
+    assert asked(owner, f"payouts/{payout}")["state"] == "returned"
+    adds_up(store)

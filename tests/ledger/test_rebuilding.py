@@ -26,6 +26,12 @@ from config.env import Env
 from config.wiring import projections
 from ledger import following, rebuilding
 from ledger.domain.closing_events import PeriodClosed
+from ledger.domain.connect_events import (
+    BankPayoutSeen,
+    StripeAccountAsked,
+    StripeAccountMade,
+    TransferReversalAsked,
+)
 from ledger.domain.depletion_events import AccountRunsOut
 from ledger.domain.dispute_events import DisputeOpened, DisputeSaid
 from ledger.domain.event import Event
@@ -36,7 +42,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.invoice_events import BillingDetailsSet, CreditNoteAsked, InvoiceIssued
 from ledger.domain.notice_events import NoticeGiven
 from ledger.domain.parties import PLATFORM_ID
-from ledger.domain.payout_events import BankFileWritten
+from ledger.domain.payout_events import BankFileWritten, PayoutRequested
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Expect, NewEvent, Recorded
@@ -159,8 +165,7 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"burst-wait-{spilling.bid_id}", deferred)
     asked = example(HomeMoveAsked)
     add(store, f"burst-home-{asked.lease_id}", asked)
-    written = example(BankFileWritten)
-    add(store, f"bank-files-{PLATFORM_ID}", written)
+    pay_owners(store)
     running = [r.event for r in days if isinstance(r.event, BidPlaced) and r.event.resume]
     waits = (running or [bid])[0]
     waiting = replace(example(BidAwaitsMoney), bid_id=waits.bid_id, account_id=waits.account_id)
@@ -194,6 +199,20 @@ def write_prices(store: EventStore, lease: LeaseScheduled) -> None:
     proposed = replace(example(LeasePriceProposed), lease_id=lease.lease_id)
     add(store, f"lease-prices-{lease.lease_id}", proposed)
     add(store, f"lease-{lease.lease_id}", replace(example(LeaseRepriced), lease_id=lease.lease_id))
+
+
+def pay_owners(store: EventStore) -> None:
+    """Add a bank file, and an owner who is paid over Stripe, of whom some is asked back."""
+    written = example(BankFileWritten)
+    add(store, f"bank-files-{PLATFORM_ID}", written)
+    there = example(StripeAccountAsked)
+    made = replace(example(StripeAccountMade), account_id=there.account_id)
+    arrived = replace(example(BankPayoutSeen), account_id=there.account_id)
+    paid = replace(example(PayoutRequested), account_id=there.account_id)
+    back = replace(
+        example(TransferReversalAsked), account_id=there.account_id, payout_id=paid.payout_id
+    )
+    add(store, f"payee-{there.account_id}", there, made, arrived, paid, back)
 
 
 def add(store: EventStore, stream: str, *events: Event) -> None:

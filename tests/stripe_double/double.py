@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.stripe_double import connect
 from tests.stripe_double.spec import (
     Json,
     Operation,
@@ -44,7 +45,8 @@ PREFIXES = {
     "dispute": "du",
     "balance_transaction": "txn",
     "account": "acct",
-    "account_link": "",
+    "account_link": "link",
+    "login_link": "link",
     "transfer": "tr",
     "transfer_reversal": "trr",
     "payout": "po",
@@ -65,6 +67,10 @@ class StripeDouble:
         self.breaks: list[Callable[[str, str], str]] = []
         """Each is asked about a request: "" lets it be, "before" and "after" close the line
         before or after it is carried out, a number is answered in its place."""
+        self.owner_of: dict[str, str] = {}
+        """Whose payout to a bank it is."""
+        self.spent: dict[str, int] = {}
+        """What of an owner's account there left for a bank."""
         self.lock = threading.RLock()
         double = self
 
@@ -107,8 +113,8 @@ class StripeDouble:
         """Return the objects of a kind, newest first."""
         return [each for each in reversed(self.objects.values()) if each["object"] == kind]
 
-    def tell(self, kind: str, about: Json) -> Json:
-        """Make a notice of what happened."""
+    def tell(self, kind: str, about: Json, *, account: str = "") -> Json:
+        """Make a notice of what happened. account: whose account it is about; empty: our own."""
         about = _without_own(about)
         self.faults += faults_of_object(about["object"], about)
         notice = self.make(
@@ -117,6 +123,7 @@ class StripeDouble:
             data={"object": json.loads(json.dumps(about))},
             livemode=False,
             pending_webhooks=1,
+            **({"account": account} if account else {}),
         )
         self.notices.append(notice)
         return notice
@@ -136,6 +143,15 @@ class StripeDouble:
             reporting_category=kind,
             balance_type="payments",
         )
+
+    def balance(self, currency: str) -> int:
+        """Return what we have, in minor units."""
+        lines = self.all_of("balance_transaction")
+        return sum(each["net"] for each in lines if each["currency"] == currency)
+
+    def listed(self, found: list[Json], path: str, params: Json) -> Json:
+        """Return a page of a list."""
+        return _list(found, path, params)
 
     # --- what payers and banks do -------------------------------------------------------------
 
@@ -298,9 +314,12 @@ class StripeDouble:
                 )
             return status, said
         try:
+            self._need_account(ids, headers)
             status, said = 200, self._carry_out(asked, ids, params)
         except Wrong as wrong:
-            if wrong.status == 402 and key:
+            # Once work on a request began, its answer is kept under its key, whatever it is.
+            began = wrong.status == 402 or wrong.body["error"].get("code") == "balance_insufficient"
+            if began and key:
                 self.answers[key] = (digest, wrong.status, wrong.body)
             raise
         shown = json.loads(json.dumps(_without_own(said)))
@@ -310,8 +329,17 @@ class StripeDouble:
             self.answers[key] = (digest, status, shown)
         return status, shown
 
+    def _need_account(self, ids: dict[str, str], headers: Any) -> None:
+        """Refuse to show an owner's payout to who does not ask in the owner's name."""
+        name = ids.get("payout", "")
+        if self.owner_of.get(name, "") != (headers.get("Stripe-Account") or ""):
+            raise Wrong(f"No such payout: '{name}'", status=404, code="resource_missing")
+
     def _carry_out(self, asked: Operation, ids: dict[str, str], params: Json) -> Json:
         name = next(iter(ids.values()), "")
+        of_owners = connect.carry_out(self, asked, name, params)
+        if of_owners is not None:
+            return of_owners
         match asked.method, asked.path:
             case "POST", "/v1/customers":
                 return self.make("customer", **{"metadata": {}, **params})

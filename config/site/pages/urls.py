@@ -28,6 +28,7 @@ from config.site.pages.organisations import parts as organisation_parts
 from config.site.pages.organisations import views as organisations
 from config.site.pages.owners import agents, health, hosts
 from config.site.pages.owners import dashboard as owner
+from config.site.pages.payouts import banks, over_stripe
 from config.site.pages.payouts import one as payout
 from config.site.pages.payouts import views as payouts
 from config.site.pages.policies import apply_plan as policies_together
@@ -128,12 +129,18 @@ page_urls: list[URLPattern] = [
     path("finance/months/<str:period>/decline", months.decline),
     path("payouts", payouts.index),
     path("payouts/files", payouts.write_file),
+    path("payouts/bank-notice", banks.hear),
     path("payouts/files/<uuid:file_id>", payouts.load_file),
     path("payouts/of/<uuid:account_id>/settle", payouts.settle),
     path("payouts/of/<uuid:account_id>/schedule", payouts.schedule),
     path("payouts/of/<uuid:account_id>/details", payouts.details),
     path("payouts/of/<uuid:account_id>/details/<uuid:details_id>/confirm", payouts.confirm),
     path("payouts/of/<uuid:account_id>/details/<uuid:details_id>/withdraw", payouts.withdraw),
+    path("payouts/of/<uuid:account_id>/stripe", over_stripe.begin),
+    path("payouts/of/<uuid:account_id>/stripe/onboarding", over_stripe.onboard),
+    path("payouts/of/<uuid:account_id>/stripe/account", over_stripe.dashboard),
+    path("payouts/of/<uuid:account_id>/stripe/look", over_stripe.look),
+    path("payouts/of/<uuid:account_id>/channel", over_stripe.channel),
     path("payouts/<uuid:payout_id>", payout.one),
     path("payouts/<uuid:payout_id>/statement", payout.statement),
     path("payouts/<uuid:payout_id>/paper", payout.paper),
@@ -141,6 +148,7 @@ page_urls: list[URLPattern] = [
     path("payouts/<uuid:payout_id>/cancel", payout.cancel),
     path("payouts/<uuid:payout_id>/paid", payout.paid),
     path("payouts/<uuid:payout_id>/returned", payout.returned),
+    path("payouts/<uuid:payout_id>/reversals", over_stripe.reverse),
     path("notifications", notices.index),
     path("notifications/bell", notices.bell),
     path("notifications/read", notices.read),

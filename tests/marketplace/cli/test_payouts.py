@@ -37,3 +37,27 @@ def test_earnings_are_listed_by_month(market: Market) -> None:
     done = offpeak(market, "earnings", "--period", "2026-11")
     assert done.returncode == 0, done.stderr
     assert "1.00" in done.stdout and "1.90" in done.stdout
+
+
+def test_an_owner_sets_itself_up_at_stripe_and_chooses_it(market: Market) -> None:
+    market.answers[f"POST payees/{BID}/stripe"] = 201, {"position": 1}
+    market.answers[f"POST payees/{BID}/stripe/onboarding"] = (
+        200,
+        {"url": "https://stripe.example/1"},
+    )
+    market.answers[f"PUT payees/{BID}/channel"] = 200, {"position": 2}
+    done = offpeak(market, "payouts", "set-up-stripe", BID, "--country", "DE")
+    assert done.returncode == 0, done.stderr
+    assert "https://stripe.example/1" in done.stdout
+    done = offpeak(market, "payouts", "channel", BID, "stripe")
+    assert done.returncode == 0, done.stderr
+    bodies = [body for _, _, body in market.heard if body]
+    assert bodies == [{"country": "DE"}, {"channel": "stripe"}]
+
+
+def test_a_part_of_a_transfer_is_asked_back(market: Market) -> None:
+    market.answers[f"POST payouts/{BID}/reversals"] = 201, {"position": 1}
+    done = offpeak(market, "payouts", "reverse", BID, "5.00", "--reason", "charged twice")
+    assert done.returncode == 0, done.stderr
+    [body] = [body for _, _, body in market.heard if body]
+    assert body == {"number": 1, "amount": "5.00", "reason": "charged twice"}

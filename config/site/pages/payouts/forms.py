@@ -53,3 +53,28 @@ class FileForm(forms.Form):
 
     format = forms.ChoiceField(label="Format", choices=FORMATS)
     currency = forms.CharField(max_length=3, widget=forms.HiddenInput)
+
+
+class CountryForm(forms.Form):
+    """In which country an owner is, where that is not the platform's."""
+
+    country = forms.CharField(label="Country, in two letters", max_length=2, required=False)
+
+
+class ChannelForm(forms.Form):
+    """How payouts go out."""
+
+    channel = forms.ChoiceField(choices=(("bank-file", "bank account"), ("stripe", "Stripe")))
+
+
+class ReversalForm(forms.Form):
+    """What of a transfer is to come back, and why."""
+
+    amount = forms.CharField(label="Amount", max_length=24)
+    reason = forms.CharField(label="Reason", max_length=TEXT_LENGTH_MAX)
+
+
+class BankNoticeForm(forms.Form):
+    """What the bank sent: a camt.054."""
+
+    file = forms.FileField(label="File from the bank (camt.054)")

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from config.site.forms.answers import done, meta_of, page
 from config.site.pages.payouts.earned import KINDS
-from config.site.pages.payouts.forms import PaidForm, ReasonForm
+from config.site.pages.payouts.forms import PaidForm, ReasonForm, ReversalForm
 from config.site.parts.figures import places_of
 from ledger import paying
 from ledger.access.visits import actor_of
@@ -24,7 +24,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.exports.payout_statements import lines as statement_csv
-from ledger.models import PayoutRow
+from ledger.models import PayeeRow, PayoutRow, TransferReversalRow
 from ledger.papers import file_of_payout
 from ledger.queries import money, people
 from ledger.queries import payouts as queries
@@ -37,17 +37,19 @@ ROLES: tuple[Role, ...] = ("owner", "finance", "operator", "auditor")
 @require_safe
 def one(request: HttpRequest, payout_id: UUID) -> HttpResponse:
     """Show a payout: its statement, its steps, and what may be done with it."""
-    return _show_one(request, payout_id)
+    return show_one(request, payout_id)
 
 
-def _show_one(
+def show_one(
     request: HttpRequest,
     payout_id: UUID,
     *,
     refusal: Refusal | None = None,
     reason: ReasonForm | None = None,
     paid: PaidForm | None = None,
+    reversal: ReversalForm | None = None,
 ) -> HttpResponse:
+    """Show a payout, with what is wrong with a form of it."""
     actor = actor_of(request)
     actor.need(*ROLES)
     row = queries.payout(actor, payout_id)
@@ -74,10 +76,22 @@ def _show_one(
         "asked_by_me": row.requested_by is not None and row.requested_by == actor.user_id,
         "approved_by_me": actor.user_id in row.approved_by,
         "reason_form": reason or ReasonForm(),
+        "over_stripe": _channel(row) == "stripe",
+        "came_back": TransferReversalRow.objects.filter(payout_id=payout_id).order_by("key"),
+        "left": row.nanos - row.reversed_nanos,
+        "reversal_form": reversal or ReversalForm(),
         "paid_form": paid or PaidForm(initial={"paid_on": today}),
     }
-    invalid = any(form is not None and form.errors for form in (reason, paid))
+    invalid = any(form is not None and form.errors for form in (reason, paid, reversal))
     return page(request, "pages/payout.html", context, refusal=refusal, invalid=invalid)
+
+
+def _channel(row: PayoutRow) -> str:
+    """Return how a payout went out, or will."""
+    if row.channel:
+        return row.channel
+    chosen = PayeeRow.objects.filter(pk=row.account_id).values_list("channel", flat=True).first()
+    return chosen or "bank-file"
 
 
 @require_safe
@@ -130,7 +144,7 @@ def cancel(request: HttpRequest, payout_id: UUID) -> HttpResponse:
     """Cancel a payout that was not sent."""
     row, form = queries.payout(actor_of(request), payout_id), ReasonForm(request.POST)
     if not form.is_valid():
-        return _show_one(request, payout_id, reason=form)
+        return show_one(request, payout_id, reason=form)
     reason = form.cleaned_data["reason"]
     return _do(request, row, commands.cancel_payout, "Cancelled.", reason=reason)
 
@@ -140,7 +154,7 @@ def paid(request: HttpRequest, payout_id: UUID) -> HttpResponse:
     """Note that the bank paid."""
     row, form = queries.payout(actor_of(request), payout_id), PaidForm(request.POST)
     if not form.is_valid():
-        return _show_one(request, payout_id, paid=form)
+        return show_one(request, payout_id, paid=form)
     return _do(
         request,
         row,
@@ -157,7 +171,7 @@ def returned(request: HttpRequest, payout_id: UUID) -> HttpResponse:
     """Note that the money came back, or never went."""
     row, form = queries.payout(actor_of(request), payout_id), ReasonForm(request.POST)
     if not form.is_valid():
-        return _show_one(request, payout_id, reason=form)
+        return show_one(request, payout_id, reason=form)
     return _do(
         request,
         row,
@@ -185,6 +199,6 @@ def _do(
             **more,
         )
     except Refusal as refused:
-        return _show_one(request, row.payout_id, refusal=refused)
+        return show_one(request, row.payout_id, refusal=refused)
     paying.tell_outcome(default_store(), row.account_id, row.payout_id, by=by, now=now)
     return done(request, f"/payouts/{row.payout_id}", position, said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,12 +13,20 @@ from django.views.decorators.http import require_POST, require_safe
 
 from config.site.forms.answers import done, meta_of, page
 from config.site.pages.payouts.earned import WAYS, earned_by
-from config.site.pages.payouts.forms import DetailsForm, FileForm, ScheduleForm
+from config.site.pages.payouts.forms import (
+    BankNoticeForm,
+    CountryForm,
+    DetailsForm,
+    FileForm,
+    ScheduleForm,
+)
 from config.site.parts.paging import part_of
 from ledger import paying
 from ledger.access import Actor
 from ledger.access.visits import actor_of
+from ledger.bank_notices import Heard
 from ledger.commands import payouts as commands
+from ledger.connect.accounts import is_offered
 from ledger.domain.bank_details import read_details
 from ledger.domain.events import Role
 from ledger.domain.ids import AccountId
@@ -29,7 +37,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.exports.bank_files import MEDIA_TYPES, name_of
-from ledger.models import PayeeRow
+from ledger.models import BankPayoutRow, PayeeRow
 from ledger.queries import money
 from ledger.queries import payouts as queries
 from ledger.queries.platform_earnings import kept_by_platform
@@ -38,22 +46,31 @@ from ledger.vault import default_vault
 ROLES: tuple[Role, ...] = ("owner", "finance", "operator", "auditor")
 MONTHS_SHOWN = 6
 PLACES_SHOWN = 100
+MISSING_SHOWN, BANK_PAYOUTS_SHOWN = 5, 5
 WAITING = ("requested", "approved", "sent")
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Show earnings and payouts of the visitor's organisation; all payouts to finance."""
-    return _show(request)
+    return show(request)
 
 
-def _show(
+def show(
     request: HttpRequest,
     *,
     refusal: Refusal | None = None,
     details: DetailsForm | None = None,
     schedule: ScheduleForm | None = None,
+    country: CountryForm | None = None,
+    links: Mapping[UUID, str] | None = None,
+    told: BankNoticeForm | None = None,
+    heard: Sequence[Heard] = (),
 ) -> HttpResponse:
+    """Show the page, with what is wrong with a form of it.
+
+    links: to Stripe, by earnings. heard: what came of a file of the bank.
+    """
     actor = actor_of(request)
     actor.need(*ROLES)
     now = timezone.now()
@@ -65,7 +82,10 @@ def _show(
     known = money.party_names({row.tenant_id for row in [*waiting, *part.rows]})
     owners = {row.tenant_id: known.get(row.tenant_id, "") for row in [*waiting, *part.rows]}
     context: dict[str, Any] = {
-        "payees": [_payee(row, now, schedule) for row in mine],
+        "payees": [
+            {**_payee(row, now, schedule), "link": (links or {}).get(row.account_id, "")}
+            for row in mine
+        ],
         "by": by if by in WAYS else "gpu",
         "ways": WAYS,
         "pays": _pays(actor),
@@ -78,11 +98,16 @@ def _show(
         "payouts": part,
         "owners": owners,
         "details_form": details or DetailsForm(),
-        "wait": paying.terms().details_wait_seconds,
+        "country_form": country or CountryForm(),
+        "told_form": told or BankNoticeForm(),
+        "heard": heard,
+        "stripe_offered": is_offered(),
+        "came_from_stripe": request.GET.get("stripe", ""),
+        "wait": paying.terms().details_wait_seconds * 1_000,  # shown as a duration
         "token": uuid4(),
     }
     context["earned"] = earned_by(actor, context["payees"], context["by"])
-    invalid = any(form is not None and form.errors for form in (details, schedule))
+    invalid = any(form is not None and form.errors for form in (details, schedule, country, told))
     return page(request, "pages/payouts.html", context, refusal=refusal, invalid=invalid)
 
 
@@ -109,9 +134,20 @@ def _payee(row: PayeeRow, now: datetime, form: ScheduleForm | None = None) -> di
         "form": form or ScheduleForm(initial=initial),
         "next": found,
         "usable": row.usable_from is not None and row.usable_from <= now,
+        "channel_waits": row.channel_from is not None and row.channel_from > now,
+        "missing": [_readable(each) for each in row.stripe_missing[:MISSING_SHOWN]],
+        "missing_more": max(0, len(row.stripe_missing) - MISSING_SHOWN),
+        "bank_payouts": BankPayoutRow.objects.filter(account_id=row.account_id).order_by(
+            "-at", "reference"
+        )[:BANK_PAYOUTS_SHOWN],
         "left": found.payable.owed - found.payable.nanos,
         "pays": found.payable.nanos >= found.minimum_nanos and found.payable.nanos > 0,
     }
+
+
+def _readable(wanted: str) -> str:
+    """Return what Stripe wants to know, such as `individual.dob.day`, for people."""
+    return wanted.replace(".", " ").replace("_", " ")
 
 
 def _owed(actor: Actor, now: datetime) -> list[dict[str, Any]]:
@@ -163,7 +199,7 @@ def settle(request: HttpRequest, account_id: UUID) -> HttpResponse:
             default_store(), row, user_id=user_id, by=meta_of(actor), now=timezone.now()
         )
     except Refusal as refused:
-        return _show(request, refusal=refused)
+        return show(request, refusal=refused)
     return done(request, f"/payouts/{payout_id}", position, "Requested. Somebody else approves it.")
 
 
@@ -173,7 +209,7 @@ def details(request: HttpRequest, account_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     row, form = paying.need_payee(actor, account_id), DetailsForm(request.POST)
     if not form.is_valid():
-        return _show(request, details=form)
+        return show(request, details=form)
     try:
         position = paying.propose_details(
             default_store(),
@@ -186,7 +222,7 @@ def details(request: HttpRequest, account_id: UUID) -> HttpResponse:
             now=timezone.now(),
         )
     except Refusal as refused:
-        return _show(request, refusal=refused, details=form)
+        return show(request, refusal=refused, details=form)
     return done(request, "/payouts", position, "Entered. It waits to be confirmed.")
 
 
@@ -223,7 +259,7 @@ def _decide(
             now=timezone.now(),
         )
     except Refusal as refused:
-        return _show(request, refusal=refused)
+        return show(request, refusal=refused)
     return done(request, "/payouts", position, said)
 
 
@@ -233,7 +269,7 @@ def schedule(request: HttpRequest, account_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     row, form = paying.need_payee(actor, account_id), ScheduleForm(request.POST)
     if not form.is_valid():
-        return _show(request, schedule=form)
+        return show(request, schedule=form)
     try:
         minimum = form.cleaned_data["minimum"].strip()
         position = commands.set_payout_schedule(
@@ -246,7 +282,7 @@ def schedule(request: HttpRequest, account_id: UUID) -> HttpResponse:
             now=timezone.now(),
         )
     except Refusal as refused:
-        return _show(request, refusal=refused, schedule=form)
+        return show(request, refusal=refused, schedule=form)
     return done(request, "/payouts", position, "Saved.")
 
 
@@ -256,7 +292,7 @@ def write_file(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     user_id, form = paying.need_to_pay(actor), FileForm(request.POST)
     if not form.is_valid():
-        return _show(request)
+        return show(request)
     currency = form.cleaned_data["currency"]
     try:
         position = paying.write_bank_file(
@@ -271,7 +307,7 @@ def write_file(request: HttpRequest) -> HttpResponse:
             now=timezone.now(),
         )
     except Refusal as refused:
-        return _show(request, refusal=refused)
+        return show(request, refusal=refused)
     return done(request, "/payouts", position, "Written. Load it under Bank files.")
 
 
@@ -284,7 +320,7 @@ def load_file(request: HttpRequest, file_id: UUID) -> HttpResponse:
     try:
         event, data = paying.file_bytes(default_store(), default_vault(), row)
     except Refusal as refused:
-        return _show(request, refusal=refused)
+        return show(request, refusal=refused)
     name = name_of(event.message_id, event.format)
     return HttpResponse(
         data,
