@@ -95,7 +95,9 @@ def _take(
             kind, words = "state", str(refused)
         else:
             paying.tell_outcome(store, row.account_id, row.payout_id, by=by, now=now)
-    return Heard(line=line, payout_id=row and row.payout_id, kind=kind, words=words)
+    return Heard(
+        line=line, payout_id=None if row is None else row.payout_id, kind=kind, words=words
+    )
 
 
 def _payouts_named(wanted: set[str]) -> dict[str, PayoutRow]:
