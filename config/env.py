@@ -162,8 +162,7 @@ class Env:
     payout_alone_max: str = "1000"
     """Up to so much one person approves a payout; above it takes two. In units of `currency`."""
     payout_details_wait_seconds: int = 259_200
-    """How long another bank account of an owner waits before it may be confirmed. Until then
-    nothing is sent to that owner, and anybody of the organisation can object."""
+    """How long another bank account of an owner waits before it may be confirmed."""
     payout_name: str = ""
     """Whose bank account owners are paid from, as the bank knows it."""
     payout_iban: str = ""
@@ -171,8 +170,7 @@ class Env:
     payout_bic: str = ""
     """The BIC of its bank; may be empty."""
     samples_kept_days: int = 62
-    """For how many days what agents measured is kept sample by sample. What was rated, and its sums
-    by hour and day, is kept for good."""
+    """For how many days what agents measured is kept sample by sample; sums are kept for good."""
     logs_kept_days: int = 30
     """For how many days the logs of leased work are kept after their end."""
     agent_sample_seconds: int = 5
@@ -189,8 +187,7 @@ class Env:
     each has a name of its own there. A domain that is for nothing else: see the chapter *Into
     running work*. Empty: ports are reached by `offpeak port-forward` alone."""
     oidc_issuer_url: str = ""
-    """OpenID Connect issuer for single sign-on, as its own discovery document names it, with or
-    without a slash at its end; empty: none."""
+    """OpenID Connect issuer for single sign-on, as its discovery document names it; or empty."""
     oidc_client_id: str = ""
     """What the issuer knows this installation as."""
     oidc_client_secret: str = ""
@@ -217,8 +214,7 @@ class Env:
     stripe_webhook_secret: str = ""
     """What Stripe signs its notices with, whsec_…: of the endpoint `/webhooks/stripe`."""
     stripe_connect_webhook_secret: str = ""
-    """What Stripe signs its notices about owners' accounts with, whsec_…: of a second endpoint at
-    the same address, for events of connected accounts. Empty: it is asked about them instead."""
+    """The same of its second endpoint there, for events of connected accounts; may be empty."""
     stripe_url: str = ""
     """Another address for Stripe's API: a test server."""
     throttle_per_minute: int = 1_200

@@ -18,6 +18,7 @@ from ledger.connect import accounts
 from ledger.domain.ids import AccountId
 from ledger.domain.money import Money
 from ledger.models import BankPayoutRow, PayeeRow, TransferReversalRow
+from ledger.queries import connect as over_stripe
 from ledger.queries import payouts as queries
 from ledger.rest import AmountField, Body, Endpoint, MomentField, TextField
 from ledger.rest.schema import WrittenAt
@@ -79,7 +80,7 @@ class StripeShown(serializers.ModelSerializer[PayeeRow]):
         return accounts.is_offered()
 
 
-class LinkShape(serializers.Serializer[Any]):
+class StripeLinkShape(serializers.Serializer[Any]):
     """A page at Stripe. It can be used once, within minutes; it is not kept here."""
 
     url = serializers.CharField()
@@ -156,7 +157,7 @@ class StripeOnboarding(Endpoint):
     scopes = {"POST": "payouts:write"}
     reads = MONEY
 
-    @extend_schema(request=None, responses=LinkShape)
+    @extend_schema(request=None, responses=StripeLinkShape)
     def post(self, request: Request, payee_id: UUID) -> Response:
         """Have a page made on which Stripe asks what it wants to know."""
         row = paying.need_payee(self.actor, payee_id)
@@ -209,8 +210,7 @@ class BankPayouts(Endpoint):
     def get(self, request: Request, payee_id: UUID) -> Response:
         """List them, the newest first."""
         row = queries.payee(self.actor, payee_id)
-        rows = BankPayoutRow.objects.filter(account_id=row.account_id)
-        return self.page(rows.order_by("-at", "reference"), BankPayoutShown, ("-at", "reference"))
+        return self.page(over_stripe.bank_payouts(row), BankPayoutShown, ("-at", "reference"))
 
 
 class Reversals(Endpoint):
@@ -223,8 +223,7 @@ class Reversals(Endpoint):
     def get(self, request: Request, payout_id: UUID) -> Response:
         """List it."""
         row = queries.payout(self.actor, payout_id)
-        rows = TransferReversalRow.objects.filter(payout_id=row.payout_id)
-        return self.page(rows.order_by("key"), ReversalShown, ("key",))
+        return self.page(over_stripe.reversals(row), ReversalShown, ("key",))
 
     @extend_schema(request=AskReversal, responses={201: WrittenAt})
     def post(self, request: Request, payout_id: UUID) -> Response:

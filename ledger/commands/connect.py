@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from uuid import UUID
 
-from ledger.domain import account_ids, connected, transfers
+from ledger.domain import account_ids, connecting, transfers
 from ledger.domain.connect_events import BankPayoutState, Channel, ConnectedState
 from ledger.domain.event import Event
 from ledger.domain.ids import AccountId, TenantId, UserId
@@ -21,7 +21,7 @@ def ask_stripe_account(
     """Ask for an account at Stripe for an owner; one is made. Raises: CountryUnreadable."""
 
     def decide(payee: Payee) -> Sequence[Event]:
-        return connected.ask(payee, of, country=country, by_user=user_id, now=now)
+        return connecting.ask(payee, of, country=country, by_user=user_id, now=now)
 
     return _record(store, of.account_id, decide, by.step("stripe-account"))
 
@@ -32,7 +32,7 @@ def note_stripe_account(
     """Note which account Stripe made. Raises: StripeAccountMissing."""
 
     def decide(payee: Payee) -> Sequence[Event]:
-        return connected.made(payee, account_id, made, now=now)
+        return connecting.made(payee, account_id, made, now=now)
 
     return _record(store, account_id, decide, by.step(f"stripe-account-made:{account_id}"))
 
@@ -50,9 +50,11 @@ def note_account_state(
     """Note how an account at Stripe stands. Raises: StripeAccountMissing."""
 
     def decide(payee: Payee) -> Sequence[Event]:
-        return connected.seen(payee, account_id, state=state, missing=missing, words=words, now=now)
+        return connecting.seen(
+            payee, account_id, state=state, missing=missing, words=words, now=now
+        )
 
-    return _record(store, account_id, decide, by)
+    return _record(store, account_id, decide, by.step(f"stripe-state:{account_id}"))
 
 
 def choose_channel(
@@ -71,7 +73,7 @@ def choose_channel(
     """
 
     def decide(payee: Payee) -> Sequence[Event]:
-        return connected.choose(
+        return connecting.choose(
             payee, of, channel, wait_seconds=wait_seconds, by_user=user_id, now=now
         )
 
@@ -90,7 +92,7 @@ def send_over_stripe(
     def decide(payee: Payee) -> Sequence[Event]:
         return transfers.send(payee, payout_id, now=now)
 
-    return _record(store, account_id, decide, by)
+    return _record(store, account_id, decide, by.step(f"send:{payout_id}"))
 
 
 def note_waiting(
@@ -258,7 +260,7 @@ def note_bank_payout(
     """
 
     def decide(payee: Payee) -> Sequence[Event]:
-        return connected.bank_payout(
+        return connecting.bank_payout(
             payee,
             account_id,
             reference=reference,
@@ -269,7 +271,7 @@ def note_bank_payout(
             now=now,
         )
 
-    return _record(store, account_id, decide, by)
+    return _record(store, account_id, decide, by.step(f"bank:{reference}:{state}"))
 
 
 def _record(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 
 from ledger import paying
@@ -10,7 +9,7 @@ from ledger.commands import connect as commands
 from ledger.connect.settling import settle_account
 from ledger.connect.transfers import make_account
 from ledger.domain.connect_events import Channel
-from ledger.domain.connected import need_made
+from ledger.domain.connecting import need_made
 from ledger.domain.ids import UserId
 from ledger.domain.payees import Payee
 from ledger.domain.refusal import Refusal
@@ -65,16 +64,19 @@ def begin(
 ) -> Position:
     """Ask for an account at Stripe. It is made at once where Stripe answers, else by the loop.
 
-    Raises: StripePayoutsNotSetUp, CountryUnreadable.
+    Raises: StripePayoutsNotSetUp, CountryUnreadable, StripeRefuses: the loop asks again.
     """
     payments = need_connect()
     position = commands.ask_stripe_account(
         store, paying.of_row(row), country=country.upper(), user_id=user_id, by=by, now=now
     )
-    with suppress(PaymentsAway, PaymentsRefused):
+    try:
         make_account(store, payments, row, now=now)
-        return store.head()
-    return position
+    except PaymentsAway:
+        return position
+    except PaymentsRefused as refused:
+        raise _said(refused) from None
+    return store.head()
 
 
 def onboarding(row: PayeeRow, store: EventStore, *, site: str) -> str:

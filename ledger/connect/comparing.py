@@ -34,6 +34,7 @@ OURS = ("tr_", "trr_")
 """How references of such entries begin."""
 IN_FLIGHT = timedelta(days=2)
 """How old an entry may be whose line at Stripe has not come yet."""
+BY = Meta(actor="loop:payment-reconciliation")
 NAMED_MAX, LOOKED_THROUGH_MAX = 3, 50
 NAME, TITLE = "transfers-stripe", "Payouts over Stripe and its transfers"
 
@@ -104,7 +105,7 @@ def transfers_are_there(period: Period, now: datetime) -> Check:
 
 
 def compare_transfer(
-    store: EventStore, payments: Payments, movement: Movement, *, by: Meta, now: datetime
+    store: EventStore, payments: Payments, movement: Movement, now: datetime
 ) -> tuple[str, str] | None:
     """Look if a line is on the books, and put it there if not; return what differs.
 
@@ -113,7 +114,7 @@ def compare_transfer(
     posted = _posted(movement.source)
     if posted is None:
         try:
-            settled = _settle(store, payments, movement, by=by, now=now)
+            settled = _settle(store, payments, movement, now)
         except (Refusal, PaymentsRefused):
             settled = False
         if settled:
@@ -130,19 +131,17 @@ def _posted(reference: str) -> int | None:
     return None if row is None else max(row.nanos)
 
 
-def _settle(
-    store: EventStore, payments: Payments, movement: Movement, *, by: Meta, now: datetime
-) -> bool:
+def _settle(store: EventStore, payments: Payments, movement: Movement, now: datetime) -> bool:
     """Put what a line is of on the books; tell if it is one of ours.
 
     A reversal is found by its transfer alone, so the last transfers are looked through.
     """
     if movement.kind == OUT:
-        return settle_all_of(store, payments, movement.source, by=by, now=now)
+        return settle_all_of(store, payments, movement.source, by=BY, now=now)
     paid = PayoutRow.objects.filter(channel="stripe", state="paid", currency=movement.currency)
     for row in paid.order_by("-changed_at", "pk")[:LOOKED_THROUGH_MAX]:
         if movement.source in {each.reversal for each in payments.reversals_of(row.reference)}:
-            return settle_all_of(store, payments, row.reference, by=by, now=now)
+            return settle_all_of(store, payments, row.reference, by=BY, now=now)
     return False
 
 

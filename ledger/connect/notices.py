@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ledger.connect.comparing import KINDS, compare_transfer
 from ledger.connect.settling import settle_account, settle_all_of, settle_bank_payout
 from ledger.eventstore.port import EventStore, Meta
-from ledger.funding.inbox import Handler, install
+from ledger.funding import inbox, reconciling
+from ledger.funding.inbox import Handler
 from ledger.models import PaymentNotice
 from ledger.payments.port import Payments
 
@@ -17,8 +19,9 @@ BY = Meta(actor="loop:payment-notices")
 
 
 def listen() -> None:
-    """Let the inbox look into notices about owners."""
-    install(HANDLERS)
+    """Let notices about owners be looked into, and lines of transfers be compared."""
+    inbox.install(HANDLERS)
+    reconciling.install(dict.fromkeys(KINDS, compare_transfer))
 
 
 def _account(store: EventStore, payments: Payments, row: PaymentNotice, now: datetime) -> None:

@@ -17,7 +17,7 @@ from ledger.domain.connect_events import (
     TransferReversed,
     TransferWaited,
 )
-from ledger.domain.connected import StripeAccountNotReady, details_named, need_made
+from ledger.domain.connecting import StripeAccountNotReady, details_named, need_made
 from ledger.domain.holds import TEXT_LENGTH_MAX
 from ledger.domain.ids import AccountId, UserId
 from ledger.domain.journal import transfer

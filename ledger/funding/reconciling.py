@@ -6,13 +6,11 @@ is looked at by somebody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from ledger.commands.refunds import pay_processing_fee
-from ledger.connect.comparing import KINDS as TRANSFERS
-from ledger.connect.comparing import compare_transfer
 from ledger.domain.closing import Check
 from ledger.domain.minor_units import money_of
 from ledger.domain.parties import PLATFORM_ID
@@ -49,6 +47,16 @@ class Difference:
     kind: str
     about: str
     words: str
+
+
+Comparing = Callable[[EventStore, Payments, Movement, datetime], tuple[str, str] | None]
+"""Looks if a line is on the books, and puts it there if not; returns what differs, and words."""
+_others: dict[str, Comparing] = {}
+
+
+def install(others: Mapping[str, Comparing]) -> None:
+    """Say who compares lines of other kinds, such as `transfer`."""
+    _others.update(others)
 
 
 def run_once(store: EventStore, *, now: datetime) -> int:
@@ -111,9 +119,9 @@ def _compare(
     store: EventStore, payments: Payments, movement: Movement, now: datetime
 ) -> Difference | None:
     """Return what differs about a line at the service, after trying to put it on the books."""
-    if movement.kind in TRANSFERS:
-        found = compare_transfer(store, payments, movement, by=BY, now=now)
-        about = movement.source
+    compare = _others.get(movement.kind)
+    if compare is not None:
+        found, about = compare(store, payments, movement, now), movement.source
         return found and Difference(kind=found[0], about=about, words=f"{about}: {found[1]}")
     if movement.kind not in CAME | WENT and not _is_of_dispute(movement):
         return None

@@ -17,7 +17,7 @@ from ledger.commands import connect as commands
 from ledger.connect import transfers as carrying
 from ledger.connect.comparing import transfers_and_stripe, transfers_are_there
 from ledger.domain.connect_events import TransferReversed
-from ledger.domain.connected import StripeAccountMissing, StripeAccountNotReady
+from ledger.domain.connecting import StripeAccountMissing, StripeAccountNotReady
 from ledger.domain.payees import Payee, PayoutPaidOtherwise, PayoutStateOtherwise, StripeDecides
 from ledger.domain.periods import Period
 from ledger.domain.reconciling import unexplained, with_the_rest

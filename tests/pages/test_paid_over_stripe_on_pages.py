@@ -10,18 +10,25 @@ from django.test import Client
 
 from ledger import paying, payments
 from ledger.connect import notices, transfers
+from ledger.domain.account_ids import earnings_account
 from ledger.domain.settling import PayoutTerms
 from ledger.funding import inbox
 from ledger.models import PayeeRow, PayoutRow
 from tests.ledger.funding_desk import install
+from tests.pages.earning import earn, post
 from tests.pages.reading import html
-from tests.pages.test_payouts_on_pages import earned, post
 from tests.pages.world import OWNER, PLATFORM, World
 from tests.stripe_double import connect
 from tests.stripe_double.double import StripeDouble
 
 pytestmark = pytest.mark.django_db
-__all__ = ["earned"]
+
+
+@pytest.fixture
+def earned(world: World) -> str:
+    """Let the owner have earned; return its earnings account."""
+    earn(world)
+    return str(earnings_account(world.tenant(OWNER), "USD"))
 
 
 @pytest.fixture

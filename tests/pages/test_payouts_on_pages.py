@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from ledger import commands, paying
+from ledger import paying
 from ledger.domain.account_ids import earnings_account
 from ledger.domain.bank_files import Debtor
-from ledger.domain.ids import HoldId, LeaseId
-from ledger.domain.money import Money, Rate
-from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.settling import PayoutTerms
-from ledger.domain.span import Window
-from ledger.domain.usage_items import UsageItem
 from ledger.models import PayeeRow, PayoutRow
 from tests.ledger import pain001
+from tests.ledger.camt054_files import entry, notice
+from tests.pages.earning import earn, post
 from tests.pages.reading import html
 from tests.pages.world import BY, OWNER, PLATFORM, World
 
@@ -41,45 +38,6 @@ def earned(world: World) -> str:
     """Let the owner have earned for ten GPU-hours a month ago; return its earnings account."""
     earn(world)
     return str(earnings_account(world.tenant(OWNER), "USD"))
-
-
-def earn(world: World) -> None:
-    then = world.now.replace(minute=0, second=0) - timedelta(days=30)
-    hold, lease, millis = HoldId(uuid4()), LeaseId(uuid4()), 10 * 3_600_000
-    commands.place_hold(
-        world.store,
-        account_id=world.account_id,
-        hold_id=hold,
-        money=Money(21_000_000_000),
-        purpose="bid:1",
-        by=BY,
-        now=then,
-    )
-    commands.capture_usage(
-        world.store,
-        account_id=world.account_id,
-        hold_id=hold,
-        lease_id=lease,
-        window=Window(then, then + timedelta(hours=1)),
-        gpu_millis=millis,
-        price=Rate(2_000_000_001),
-        fee_ppm=50_000,
-        owner_millis=[(world.tenant(OWNER), millis)],
-        platform_id=PLATFORM_ID,
-        cost_centre="CC-1",
-        item=UsageItem(sku="H100-80G"),
-        by=BY,
-        now=then + timedelta(hours=1),
-    )
-    world.settle()
-
-
-def post(client: Client, world: World, path: str, **form: str) -> str:
-    answer = client.post(path, form)
-    world.settle()
-    if answer.status_code == 302:
-        answer = client.get(answer["Location"])
-    return html(answer.content)
 
 
 def with_details(world: World, owner: Client, account: str) -> None:
@@ -166,3 +124,29 @@ def test_a_long_statement_is_summed_up_on_the_page(
     monkeypatch.setattr("config.site.pages.payouts.one.LINES_SHOWN", 1)
     page = html(joan.get(f"/payouts/{PayoutRow.objects.get().payout_id}").content)
     assert "1 more lines" in page and "the CSV has them" in page
+
+
+def test_a_file_of_the_bank_is_uploaded_and_says_what_came_of_each_line(
+    world: World, earned: str
+) -> None:
+    owner = world.member(OWNER, "owner")
+    joan, oscar = world.member(PLATFORM, "finance"), world.member(PLATFORM, "operator")
+    with_details(world, owner, earned)
+    post(joan, world, f"/payouts/of/{earned}/settle")
+    row = PayoutRow.objects.get()
+    post(oscar, world, f"/payouts/{row.payout_id}/approve")
+    post(joan, world, "/payouts/files", format="csv", currency="USD")
+    name = paying.end_to_end_id(row.payout_id)
+    text = notice(entry(name, "19.00", currency="USD"), entry("RENT", "900.00"))
+
+    def uploaded(data: str) -> str:
+        sent = SimpleUploadedFile("bank.xml", data.encode())
+        answer = joan.post("/payouts/bank-notice", {"file": sent})
+        world.settle()
+        return html(answer.content)
+
+    page = uploaded(text)
+    assert "the payout is paid" in page and "Not ours" in page and "€900.00" in page
+    assert PayoutRow.objects.get().state == "paid"
+    assert "on the books already" in uploaded(text)
+    assert "no camt.054 that can be read" in uploaded("<html/>")

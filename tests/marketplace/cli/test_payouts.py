@@ -48,7 +48,7 @@ def test_an_owner_sets_itself_up_at_stripe_and_chooses_it(market: Market) -> Non
     market.answers[f"PUT payees/{BID}/channel"] = 200, {"position": 2}
     done = offpeak(market, "payouts", "set-up-stripe", BID, "--country", "DE")
     assert done.returncode == 0, done.stderr
-    assert "https://stripe.example/1" in done.stdout
+    assert "https://stripe.example/1" in done.stderr
     done = offpeak(market, "payouts", "channel", BID, "stripe")
     assert done.returncode == 0, done.stderr
     bodies = [body for _, _, body in market.heard if body]

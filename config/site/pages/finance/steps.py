@@ -15,6 +15,7 @@ MENDED: Mapping[str, tuple[str, str]] = {
     "use-rated": ("Hosts and their health", "/ops/health"),
     "use-charged": ("Accounts that do not cover it", "/wallet"),
     "payouts": ("Payouts", "/payouts"),
+    "transfers": ("Payouts", "/payouts"),
     "stripe": ("Wallets and payments", "/wallet"),
 }
 """By the name of a check: what the page is called where it is put in order, and its address."""

@@ -24,8 +24,9 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.exports.payout_statements import lines as statement_csv
-from ledger.models import PayeeRow, PayoutRow, TransferReversalRow
+from ledger.models import PayoutRow
 from ledger.papers import file_of_payout
+from ledger.queries import connect as over_stripe
 from ledger.queries import money, people
 from ledger.queries import payouts as queries
 
@@ -76,22 +77,14 @@ def show_one(
         "asked_by_me": row.requested_by is not None and row.requested_by == actor.user_id,
         "approved_by_me": actor.user_id in row.approved_by,
         "reason_form": reason or ReasonForm(),
-        "over_stripe": _channel(row) == "stripe",
-        "came_back": TransferReversalRow.objects.filter(payout_id=payout_id).order_by("key"),
+        "over_stripe": over_stripe.channel_of(row) == "stripe",
+        "came_back": over_stripe.reversals(row),
         "left": row.nanos - row.reversed_nanos,
         "reversal_form": reversal or ReversalForm(),
         "paid_form": paid or PaidForm(initial={"paid_on": today}),
     }
     invalid = any(form is not None and form.errors for form in (reason, paid, reversal))
     return page(request, "pages/payout.html", context, refusal=refusal, invalid=invalid)
-
-
-def _channel(row: PayoutRow) -> str:
-    """Return how a payout went out, or will."""
-    if row.channel:
-        return row.channel
-    chosen = PayeeRow.objects.filter(pk=row.account_id).values_list("channel", flat=True).first()
-    return chosen or "bank-file"
 
 
 @require_safe

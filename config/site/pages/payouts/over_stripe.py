@@ -23,8 +23,9 @@ from ledger.domain.money import Money, nanos_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
-from ledger.models import PayeeRow, TransferReversalRow
+from ledger.models import PayeeRow
 from ledger.queries import payouts as queries
+from ledger.queries.connect import reversals_asked
 
 
 @require_POST
@@ -124,7 +125,7 @@ def reverse(request: HttpRequest, payout_id: UUID) -> HttpResponse:
     if not form.is_valid():
         return show_one(request, payout_id, reversal=form)
     asked: dict[str, Any] = form.cleaned_data
-    number = TransferReversalRow.objects.filter(payout_id=payout_id, number__gt=0).count() + 1
+    number = reversals_asked(row) + 1
     try:
         accounts.need_connect()
         position = commands.ask_transfer_back(

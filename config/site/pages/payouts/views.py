@@ -37,9 +37,10 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.exports.bank_files import MEDIA_TYPES, name_of
-from ledger.models import BankPayoutRow, PayeeRow
+from ledger.models import PayeeRow
 from ledger.queries import money
 from ledger.queries import payouts as queries
+from ledger.queries.connect import bank_payouts
 from ledger.queries.platform_earnings import kept_by_platform
 from ledger.vault import default_vault
 
@@ -137,9 +138,7 @@ def _payee(row: PayeeRow, now: datetime, form: ScheduleForm | None = None) -> di
         "channel_waits": row.channel_from is not None and row.channel_from > now,
         "missing": [_readable(each) for each in row.stripe_missing[:MISSING_SHOWN]],
         "missing_more": max(0, len(row.stripe_missing) - MISSING_SHOWN),
-        "bank_payouts": BankPayoutRow.objects.filter(account_id=row.account_id).order_by(
-            "-at", "reference"
-        )[:BANK_PAYOUTS_SHOWN],
+        "bank_payouts": bank_payouts(row)[:BANK_PAYOUTS_SHOWN],
         "left": found.payable.owed - found.payable.nanos,
         "pays": found.payable.nanos >= found.minimum_nanos and found.payable.nanos > 0,
     }
