@@ -15,7 +15,13 @@ from django.db import DatabaseError, connection
 
 from config.database.private import open_entries
 from config.database.roles import means_against_guard
-from config.operations.health import Finding, compiled_kernels, findings, room_for_samples
+from config.operations.health import (
+    Finding,
+    compiled_kernels,
+    findings,
+    payments_carried_out,
+    room_for_samples,
+)
 from config.processes import fitness
 from config.processes.starting import TAKEN_MAX
 from config.security.signing_keys import disagreement
@@ -28,6 +34,7 @@ from ledger.delivering import overdue
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
+from ledger.funding import setup
 from ledger.inviting import can_mail
 from ledger.invoicing import documents_that_differ
 from ledger.queries.money import disagreements
@@ -165,6 +172,7 @@ def _installation() -> Iterator[Finding]:
     yield room_for_samples()
     yield _reactions()
     yield _deliveries()
+    yield _payments()
     yield from _snapshots()
 
 
@@ -183,6 +191,12 @@ def _deliveries() -> Finding:
     mail = "" if can_mail() else "no mail server: notices are in inboxes and at webhooks alone"
     told = f"{late} wait: is `run deliveries` up?" if late else mail
     return Finding("notices go out", not late, told)
+
+
+def _payments() -> Finding:
+    """Say how payments are taken, and look if any were given up."""
+    lost = payments_carried_out()
+    return Finding("card payments", lost.ok, lost.detail or setup.words())
 
 
 def _snapshots() -> Iterator[Finding]:

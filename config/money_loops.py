@@ -13,6 +13,7 @@ from ledger.disputing import decide_overdue
 from ledger.invoice_mail import mail_documents
 from ledger.invoicing import see_to_invoices
 from ledger.paying import settle_due
+from ledger.receivables import see_to_receivables
 
 
 def money_loops(env: Env) -> tuple[Loop, ...]:
@@ -35,6 +36,7 @@ def money_loops(env: Env) -> tuple[Loop, ...]:
         Loop("closed-months", 30.0, lambda store, now: freeze_closed(store, now=now)),
         *paying_loops(env),
         Loop("invoice-mail", 120.0, lambda store, now: mail_documents(store, now=now)),
+        Loop("receivables", 60.0, lambda store, now: see_to_receivables(store, now=now)),
         Loop("invoices", 15.0, lambda store, now: see_to_invoices(store, now=now)),
     )
 

@@ -51,6 +51,7 @@ from ledger.domain.reconciling import Comparing
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projecting, Projection
+from ledger.funding.comparing import journal_and_stripe
 from ledger.funding.reconciling import stripe_is_reconciled
 from ledger.paying import payouts_add_up
 from ledger.queries.invoices_add_up import journal_and_invoices
@@ -97,7 +98,7 @@ def legs_compared(env: Env) -> tuple[Comparing, ...]:
     kept = timedelta(days=env.samples_kept_days)
     of_use = partial(samples_and_windows, kept=kept), windows_and_charges
     of_owners = payouts_and_files, files_and_bank, transfers_and_stripe
-    return (*of_use, journal_and_invoices, *of_owners)
+    return (*of_use, journal_and_invoices, *of_owners, journal_and_stripe)
 
 
 log = structlog.get_logger()
@@ -420,6 +421,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "carried-accounts",
         "disputes",
         "closed-months",
+        "receivables",
         "deliveries",
         "settlements",
         "payment-calls",

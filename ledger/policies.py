@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger import commands
+from ledger import commands, receivables
 from ledger.domain.events import TenantRegistered
 from ledger.eventstore.port import EventStore, Meta, Recorded
 from ledger.following import Policy, names_of
@@ -32,4 +32,6 @@ POLICIES: tuple[Policy, ...] = (
     ),
     POST_DOCUMENTS,
     TELL_OF_DOCUMENTS,
+    receivables.RESUME,
+    receivables.TELL,
 )

@@ -23,6 +23,7 @@ from ledger import parking
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
+from ledger.funding import setup
 from ledger.outages import outage_of
 from marketplace.beside import LOST
 from metering import parts
@@ -36,6 +37,7 @@ PROBE_SECONDS = 2
 PROBE_BYTES = 65_536
 """More than any page of a file has left: a disk that is full shows only where a file must grow."""
 
+LOOK = '(/docs/payments/, "When calls fail")'
 _WRITE = "INSERT INTO site_probe (at, filler) VALUES (clock_timestamp(), %s)"
 
 
@@ -149,6 +151,7 @@ def warnings() -> Iterator[Finding]:
     told = f"{given_up} events are set aside: `manage.py parked` says why"
     told = told if given_up else ""
     yield Finding("events are reacted to", not given_up, told, told)
+    yield payments_carried_out()
     yield compiled_kernels()
     rows = LoopRun.objects.filter(rounds__startswith=LOST).order_by("name")
     told = "; ".join(f"{row.name}: {row.rounds}" for row in rows)
@@ -161,6 +164,13 @@ def room_for_samples() -> Finding:
     told = f"none for {', '.join(lacking)}: the log of `run old-samples` says why"
     told = told if lacking else ""
     return Finding("room for samples", not lacking, told, told)
+
+
+def payments_carried_out() -> Finding:
+    """Look if anything that Stripe was asked, or told us, was given up: somebody has to look."""
+    told = setup.given_up()
+    public = "some were given up" if told else ""
+    return Finding("card payments are carried out", not told, told and f"{told} {LOOK}", public)
 
 
 def compiled_kernels() -> Finding:

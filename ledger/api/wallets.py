@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.utils import timezone
@@ -16,8 +17,19 @@ from ledger.commands import wallet as commands
 from ledger.domain.ids import AccountId, PaymentId, RefundId
 from ledger.domain.money import Money
 from ledger.domain.refusal import Forbidden
+from ledger.domain.top_ups import NotAWallet
+from ledger.eventstore.port import EventStore
+from ledger.funding import setup
+from ledger.funding.settling import refundable_now
 from ledger.funding.setup import need_payments
-from ledger.models import AccountRow, WalletMethodRow, WalletPaymentRow, WalletRefundRow
+from ledger.models import (
+    AccountRow,
+    WalletMethodRow,
+    WalletPaymentRow,
+    WalletRefundRow,
+    WalletRow,
+)
+from ledger.payments import default_payments
 from ledger.queries import account as account_seen
 from ledger.queries import wallet as queries
 from ledger.rest import AmountField, Body, Endpoint, MomentField, TextField
@@ -108,6 +120,37 @@ class RefundShown(serializers.ModelSerializer[WalletRefundRow]):
         )
 
 
+class AutomaticShown(serializers.Serializer[Any]):
+    """When a wallet tops itself up, by how much, with which card."""
+
+    below = AmountField()
+    amount = AmountField()
+    most_per_day = AmountField()
+    method = serializers.CharField()
+
+
+class WalletShown(serializers.Serializer[Any]):
+    """A wallet as answered.
+
+    short: how much further below zero it is than it may be, since a bank took a payment back.
+    refundable: what could go back to cards now. ended_because: why it tops itself up no more.
+    takes_cards: whether a payment service is set up; said: what is worth knowing of that.
+    """
+
+    account_id = serializers.UUIDField()
+    title = serializers.CharField()
+    currency = serializers.CharField()
+    total = AmountField()
+    held = AmountField()
+    available = AmountField()
+    short = AmountField()
+    refundable = AmountField()
+    automatic = AutomaticShown(allow_null=True)
+    ended_because = serializers.CharField(allow_blank=True)
+    takes_cards = serializers.BooleanField()
+    said = serializers.CharField(allow_blank=True)
+
+
 class TopUpWritten(WrittenAt):
     """A top-up, and the position to read it at."""
 
@@ -118,6 +161,21 @@ class RefundWritten(WrittenAt):
     """A refund, and the position to read it at."""
 
     refund_id = serializers.UUIDField()
+
+
+class Wallet(Endpoint):
+    """What is in a wallet, and how it is topped up."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=WalletShown)
+    def get(self, request: Request, account_id: UUID) -> Response:
+        """Show it. An account that is billed afterwards is none."""
+        row = _account(self.actor, account_id)
+        if row.kind != "prepaid":
+            raise NotAWallet()
+        return Response(_shown(row, queries.wallet(self.actor, AccountId(row.pk)), self.store()))
 
 
 class TopUps(Endpoint):
@@ -310,6 +368,32 @@ class RefundDeclined(Endpoint):
             now=timezone.now(),
         )
         return Response({"position": position})
+
+
+def _shown(row: AccountRow, wallet: WalletRow | None, store: EventStore) -> dict[str, Any]:
+    written = AmountField().to_representation
+    automatic = None
+    if wallet is not None and wallet.below_nanos is not None:
+        automatic = {
+            "below": written(wallet.below_nanos),
+            "amount": written(wallet.amount_nanos or 0),
+            "most_per_day": written(wallet.most_per_day_nanos or 0),
+            "method": wallet.method,
+        }
+    return {
+        "account_id": row.pk,
+        "title": row.title,
+        "currency": row.currency,
+        "total": written(row.total_nanos),
+        "held": written(row.held_nanos),
+        "available": written(row.available_nanos),
+        "short": written(row.short_nanos),
+        "refundable": written(refundable_now(store, row).nanos),
+        "automatic": automatic,
+        "ended_because": "" if wallet is None else wallet.ended_because,
+        "takes_cards": default_payments() is not None,
+        "said": setup.words(),
+    }
 
 
 def _account(actor: Actor, account_id: UUID) -> AccountRow:

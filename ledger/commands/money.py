@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from ledger.domain import account_ids, accounts
+from ledger.domain import account_ids, accounts, cloud_costs
 from ledger.domain.accounts import Account, AccountUnknown
 from ledger.domain.event import Event
 from ledger.domain.events import AccountKind, AccountOpened, OwnerUse
@@ -383,7 +383,9 @@ def record_cost(
     cash = account_ids.cash_account(platform_id, money.currency)
 
     def decide(account: Account) -> Sequence[Event]:
-        return account.record_cost(money=money, reference=reference, cash=cash, now=now)
+        return cloud_costs.record_cost(
+            account, money=money, reference=reference, cash=cash, now=now
+        )
 
     burst = account_ids.burst_account(platform_id, money.currency)
     return _record(store, burst, decide, by=by.step(f"cost:{money}:{reference}"))

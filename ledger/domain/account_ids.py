@@ -63,3 +63,8 @@ def transit_account(platform_id: TenantId, currency: str) -> AccountId:
 def processing_account(platform_id: TenantId, currency: str) -> AccountId:
     """Return the account that counts what taking payments costs: below zero by what was paid."""
     return AccountId(uuid5(platform_id, f"stripe-fees:{currency}"))
+
+
+def bad_debts_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account of what was owed and given up: below zero by it."""
+    return AccountId(uuid5(platform_id, f"bad-debts:{currency}"))

@@ -24,7 +24,6 @@ from ledger.domain.events import (
     AccountOpened,
     BudgetSet,
     CompensationPaid,
-    CostRecorded,
     FundsAdded,
     HoldPlaced,
     HoldReleased,
@@ -47,11 +46,12 @@ from ledger.domain.holds import (
 )
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, TenantId
 from ledger.domain.money import NANOS_MAX, AmountTooLarge, CurrencyUnknown, Money
+from ledger.domain.receivable_events import CreditEvent, CreditResumed, CreditStopped
 from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
 from ledger.domain.return_events import ReturnEntry
 from ledger.domain.storage import Stored, stored_after
 
-EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid, CostRecorded)
+EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid)
 
 CURRENCY = re.compile(r"[A-Z]{3}")
 
@@ -114,6 +114,13 @@ class FundsInsufficient(Refusal):
     """
 
 
+class CreditIsStopped(FundsInsufficient):
+    """An invoice of this account is overdue: it takes no new bids until that is paid.
+
+    Leases go on. `invoices` names what to pay.
+    """
+
+
 class EntryRecordedOtherwise(Refusal):
     """This id already names a journal entry with other terms.
 
@@ -141,6 +148,8 @@ class Account:
     """By volume, what of it was charged by now."""
     credited: MutableMapping[str, EntryId] = field(default_factory=dict)
     """By the name of its reference, the entry that first added funds for it."""
+    stopped: frozenset[str] = frozenset()
+    """The invoices that are overdue for so long that nothing new is set aside."""
 
     def branch(self) -> Account:
         """Return this account so that it may go on without changing this one's holds."""
@@ -152,7 +161,9 @@ class Account:
         return cls(**reopening.fields_of(carried, find))
 
     @classmethod
-    def evolve(cls, state: Account | None, event: AccountEvent | ReturnEntry, /) -> Account:
+    def evolve(
+        cls, state: Account | None, event: AccountEvent | ReturnEntry | CreditEvent, /
+    ) -> Account:
         """Return the account after `event`."""
         if isinstance(event, AccountOpened):
             assert state is None
@@ -162,6 +173,10 @@ class Account:
         match event:
             case BudgetSet():
                 return replace(state, overdraft_nanos=event.overdraft_nanos)
+            case CreditStopped():
+                return replace(state, stopped=state.stopped | {event.number})
+            case CreditResumed():
+                return replace(state, stopped=state.stopped - {event.number})
             case HoldPlaced() | HoldResized() | HoldRepriced() | HoldReleased():
                 return state._with_hold(event)
             case UsageCaptured():
@@ -253,6 +268,8 @@ class Account:
             if before.released:
                 raise HoldClosed(hold_id=hold_id)
             return []
+        if self.stopped:
+            raise CreditIsStopped(invoices=", ".join(sorted(self.stopped)))
         self.need_available(money)
         return [
             HoldPlaced(
@@ -371,26 +388,6 @@ class Account:
             owner_id=owner_id,
             money=money,
             postings=journal.transfer(source=earnings, target=own, money=money),
-            at=now,
-        )
-        return self._once(entry)
-
-    def record_cost(
-        self, *, money: Money, reference: str, cash: AccountId, now: datetime
-    ) -> list[CostRecorded]:
-        """Decide what a cloud's charge does: it is counted once per `reference`.
-
-        money: below zero where the cloud charged less than was counted before.
-        """
-        self._need_amount(Money(abs(money.nanos), money.currency))
-        need_text(reference, length_max=TEXT_LENGTH_MAX)
-        own = self.opened.account_id
-        entry = CostRecorded(
-            account_id=own,
-            entry_id=journal.cost_entry(own, reference),
-            money=money,
-            reference=reference,
-            postings=journal.transfer(source=own, target=cash, money=money),
             at=now,
         )
         return self._once(entry)

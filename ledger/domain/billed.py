@@ -30,7 +30,7 @@ def category_of(kind: EntryKind) -> LineCategory | None:
             return "compensation"
         case "sla-credit" | "use-credit":
             return "credit"
-        case "funds" | "cost" | "rounding" | "tax" | "credit":
+        case "funds" | "cost" | "rounding" | "tax" | "credit" | "write-off":
             return None
         case "refund" | "dispute" | "reversal" | "processing":
             return None

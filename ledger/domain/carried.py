@@ -29,7 +29,7 @@ class CarriedReference:
     entry_id: EntryId
 
 
-class AccountCarried(Event, name="ledger.account-carried-forward"):
+class AccountCarried(Event, name="ledger.account-carried-forward", version=2, grown_from=1):
     """The events of an account up to `up_to_version` come to these amounts: its opening statement.
 
     event_id: of the event at that version. period: the month in which it was made. Its holds and
@@ -47,3 +47,4 @@ class AccountCarried(Event, name="ledger.account-carried-forward"):
     volumes: tuple[CarriedVolume, ...]
     references: tuple[CarriedReference, ...]
     at: datetime
+    stopped: tuple[str, ...] = ()

@@ -35,6 +35,7 @@ def carry(account: Account, *, up_to_version: int, event_id: UUID, now: datetime
             if entry_id != payment_entry(own, name)
         ),
         at=now,
+        stopped=tuple(sorted(account.stopped)),
     )
 
 

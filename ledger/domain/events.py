@@ -28,13 +28,15 @@ from ledger.domain.usage_items import UsageItem
 Role = Literal["owner", "operator", "consumer", "finance", "auditor"]
 """owner lists capacity; consumer bids; finance sees money; operator governs; auditor reads all."""
 
-PlatformKind = Literal["fees", "cash", "burst", "payouts", "rounding", "tax", "stripe-fees"]
+PlatformKind = Literal[
+    "fees", "cash", "burst", "payouts", "rounding", "tax", "stripe-fees", "bad-debts"
+]
 AccountKind = Literal["prepaid", "chargeback", "earnings", PlatformKind]
 """prepaid: a wallet that must cover its holds. chargeback: an internal cost centre, with a budget
 or without. earnings: what an owner is owed. fees: the platform's share. cash: the outside world,
 the other side of top-ups. burst: what clouds cost. payouts: what is on its way to owners.
 rounding: what invoices were rounded by. tax: what is owed to the state. stripe-fees: what taking
-cards costs."""
+cards costs. bad-debts: what was owed and given up."""
 
 
 # --- parties: streams tenant-<tenant_id>, token-<token_id> -----------------------------------

@@ -31,6 +31,7 @@ from ledger.domain.payout_events import (
     PayoutRequested,
     PayoutReturned,
 )
+from ledger.domain.receivable_events import InvoiceWrittenOff
 from ledger.domain.return_events import (
     EntryReversed,
     FundsDisputed,
@@ -53,13 +54,14 @@ EntryKind = Literal[
     "rounding",
     "tax",
     "credit",
+    "write-off",
     "refund",
     "dispute",
     "reversal",
     "processing",
     "use-credit",
 ]
-InvoiceEntry = InvoiceRounded | TaxCharged | InvoiceCredited
+InvoiceEntry = InvoiceRounded | TaxCharged | InvoiceCredited | InvoiceWrittenOff
 EntryEvent = (
     FundsAdded
     | UsageCaptured
@@ -75,7 +77,7 @@ EntryEvent = (
 ENTRY_KINDS = (
     *(FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged, SlaCredited),
     *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned, TransferReversed),
-    *(InvoiceRounded, TaxCharged, InvoiceCredited),
+    *(InvoiceRounded, TaxCharged, InvoiceCredited, InvoiceWrittenOff),
     *(FundsReturned, FundsDisputed, EntryReversed, ProcessingFeePaid, UseCredited),
 )
 
@@ -93,6 +95,19 @@ def return_kind(event: ReturnEntry) -> EntryKind:
             return "processing"
         case UseCredited():
             return "use-credit"
+
+
+def invoice_kind(event: InvoiceEntry) -> EntryKind:
+    """Return the word for an entry that names its invoice or credit note."""
+    match event:
+        case InvoiceRounded():
+            return "rounding"
+        case TaxCharged():
+            return "tax"
+        case InvoiceCredited():
+            return "credit"
+        case InvoiceWrittenOff():
+            return "write-off"
 
 
 def entry_kind(event: EntryEvent) -> EntryKind:
@@ -116,12 +131,8 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "payout-paid"
         case PayoutCancelled() | PayoutReturned() | TransferReversed():
             return "payout-back"
-        case InvoiceRounded():
-            return "rounding"
-        case TaxCharged():
-            return "tax"
-        case InvoiceCredited():
-            return "credit"
+        case InvoiceRounded() | TaxCharged() | InvoiceCredited() | InvoiceWrittenOff():
+            return invoice_kind(event)
         case (
             FundsReturned()
             | FundsDisputed()

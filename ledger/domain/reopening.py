@@ -70,6 +70,7 @@ def fields_of(carried: AccountCarried, find: Find) -> dict[str, Any]:
         "entries": Recalled[EntryId, EntryEvent](partial(_entry, find)),
         "stored": {each.volume_id: each.stored for each in carried.volumes},
         "credited": {each.name: each.entry_id for each in carried.references},
+        "stopped": frozenset(carried.stopped),
     }
 
 

@@ -23,6 +23,7 @@ ROOTS = {
     "rounding": "Income:Rounding",
     "tax": "Liabilities:Tax",
     "stripe-fees": "Expenses:Processing",
+    "bad-debts": "Expenses:BadDebts",
     "others": "Equity:Others",
     "": "Equity:Unopened",
 }

@@ -56,6 +56,8 @@ def once(kind: EntryKind) -> Once | None:
             return Once("Tax", "Tax on invoice {reference}", names_document=True)
         case "credit":
             return Once("Credit", "Credit note {reference}", names_document=True)
+        case "write-off":
+            return None  # what was billed stays as it was; it is only not paid
         case "refund":
             return Once("Credit", "Funds paid back: {reference}", is_payment=True)
         case "dispute":

@@ -16,6 +16,7 @@ from ledger.domain.redaction import redact
 from ledger.domain.refusal import Refusal, Unknown
 from ledger.eventstore.port import EventStore, Meta
 from ledger.following import AWAY
+from ledger.funding import billing
 from ledger.funding.settling import (
     keep_card,
     settle_dispute,
@@ -167,4 +168,5 @@ _handlers: dict[str, Handler] = {
     "charge.refunded": _charge,
     "refund.": _refund,
     "payment_method.": _method,
+    "invoice.": billing.heard,
 }

@@ -17,6 +17,7 @@ from ledger.domain.minor_units import minor_of, unit_of
 from ledger.domain.money import Money
 from ledger.domain.wallet import Wallet
 from ledger.eventstore.port import EventStore, Meta, load
+from ledger.funding import billing
 from ledger.funding.settling import PART, marks_of, settle_intent, settle_refund
 from ledger.funding.tries import Call, StillOpen, carry_out
 from ledger.models import WalletMethodRow, WalletPaymentRow, WalletRefundPartRow
@@ -49,6 +50,7 @@ def _calls(store: EventStore, payments: Payments, site: str, now: datetime) -> I
         yield _refund(store, payments, part, now)
     for method in WalletMethodRow.objects.filter(state="leaving").order_by("method")[:CALLS_MAX]:
         yield _removal(store, payments, method, now)
+    yield from billing.calls(store, payments, now)
 
 
 def _payment(

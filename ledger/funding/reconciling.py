@@ -15,8 +15,11 @@ from ledger.domain.closing import Check
 from ledger.domain.minor_units import money_of
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period
+from ledger.domain.reconciling import unexplained, with_the_rest
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
+from ledger.funding import billing
+from ledger.funding.comparing import CAME, IN_FLIGHT, OURS, journal_and_stripe
 from ledger.funding.settling import settle_dispute, settle_intent, settle_refund
 from ledger.models import JournalEntryRow, PaymentMovement, PaymentReconciliation
 from ledger.payments import default_payments
@@ -26,14 +29,10 @@ BY = Meta(actor="loop:payment-reconciliation")
 AGAIN = timedelta(days=3)
 """So much of what was compared before is compared again: lines may come late."""
 FIRST = timedelta(days=35)
-IN_FLIGHT = timedelta(days=2)
-"""How old an entry may be whose line at the service has not come yet."""
+NAMED_MAX = 3
 OPEN = frozenset({"missing-here", "missing-there", "amount"})
 """Differences that somebody has to look at."""
-CAME = frozenset({"charge", "payment"})
 WENT = frozenset({"refund", "payment_refund"})
-OURS = ("pi_", "re_", "pyr_", "du_", "dp_")
-"""How references of entries begin that the service has a line for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +65,7 @@ def run_once(store: EventStore, *, now: datetime) -> int:
         return 0
     last = PaymentReconciliation.objects.order_by("-until").first()
     since = last.until - AGAIN if last is not None else now - FIRST
+    billing.ask_about_open(store, payments, now=now)
     return reconcile(store, payments, since=since, until=now, now=now).compared
 
 
@@ -101,18 +101,14 @@ def stripe_is_reconciled(period: Period, now: datetime) -> Check:
     last = PaymentReconciliation.objects.filter(until__gte=month.ends_at).order_by("-until").first()
     if last is None:
         return _check(False, "Not compared up to the end of the month yet.")
-    lines = PaymentMovement.objects.filter(at__gte=month.starts_at, at__lt=month.ends_at)
-    wrong = [f"{row.difference}: {row.words}" for row in lines.filter(difference__in=OPEN)[:3]]
-    wrong += [
-        f"{each.kind}: {each.words}"
-        for each in _missing_there(month.starts_at, month.ends_at, now)
-        if each.kind in OPEN
-    ][:3]
-    return _check(not wrong, "; ".join(wrong) or "Every line is in the journal.")
+    left = unexplained([with_the_rest(journal_and_stripe(period, now))])
+    wrong = [f"{each.subject}: {each.amount:+,} {each.unit}" for each in left[:NAMED_MAX]]
+    more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
+    return _check(not wrong, "; ".join(wrong) + more or "Every line is in the journal.")
 
 
 def _check(passed: bool, words: str) -> Check:
-    return Check(name="stripe", title="Card payments", passed=passed, words=words)
+    return Check(name="stripe", title="Stripe reconciled", passed=passed, words=words)
 
 
 def _compare(

@@ -14,10 +14,12 @@ from ledger.commands import refunds as refunding
 from ledger.commands import wallet as commands
 from ledger.domain.ids import AccountId, PaymentId, RefundId
 from ledger.domain.minor_units import money_of
+from ledger.domain.money import Money
 from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.refunds import refundable
 from ledger.domain.wallet import Wallet
 from ledger.eventstore.port import EventStore, Meta, load
-from ledger.models import WalletPaymentRow, WalletRefundPartRow, WalletRow
+from ledger.models import AccountRow, WalletPaymentRow, WalletRefundPartRow, WalletRow
 from ledger.payments.port import (
     DisputeState,
     IntentState,
@@ -194,6 +196,13 @@ def keep_card(
             by=by,
             now=now,
         )
+
+
+def refundable_now(store: EventStore, row: AccountRow) -> Money:
+    """Return how much of a wallet could go back to cards now: unused, and come in by them."""
+    wallet = load(store, Wallet, AccountId(row.pk)) or Wallet()
+    most = refundable(wallet, row.currency)
+    return Money(max(0, min(most.nanos, row.available_nanos)), row.currency)
 
 
 def payment_of(intent: str) -> WalletPaymentRow | None:

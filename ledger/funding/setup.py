@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledger.domain.refusal import Refusal
+from ledger.funding import inbox, tries
 from ledger.payments import default_payments
 from ledger.payments.port import Payments
 
@@ -38,3 +39,14 @@ def words() -> str:
     if payments is None:
         return WITHOUT
     return IN_TEST if payments.is_test else ""
+
+
+def given_up() -> str:
+    """Say what Stripe was asked, or told us, in vain, and is not tried any more; empty: nothing."""
+    calls, notices = tries.given_up(), inbox.given_up()
+    told = []
+    if first := calls.first():
+        told.append(f"{calls.count()} calls, such as {first.call}: {first.error}")
+    if word := notices.first():
+        told.append(f"{notices.count()} notices, such as {word.kind} {word.notice}: {word.error}")
+    return "; ".join(told)

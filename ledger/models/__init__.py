@@ -49,6 +49,7 @@ from ledger.models.payouts import (
     PayoutRow,
 )
 from ledger.models.people import Person
+from ledger.models.receivables import ReceivableRow
 from ledger.models.requests import RequestKey, TokenBucket
 from ledger.models.wallet import (
     PaymentCall,
@@ -104,6 +105,7 @@ __all__ = [
     "Person",
     "PostingRow",
     "PostingSumRow",
+    "ReceivableRow",
     "RequestKey",
     "StorageChargeRow",
     "SubscriberRow",

@@ -114,6 +114,42 @@ class MethodState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BillWanted:
+    """An invoice of ours that the service sends and collects.
+
+    lines: what each is called and comes to, tax among them; their sum is `minor`. due_days: from
+    when it is sent.
+    """
+
+    payer: str
+    number: str
+    lines: tuple[tuple[str, int], ...]
+    minor: int
+    currency: str
+    due_days: int
+    marks: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillState:
+    """An invoice as it stands there: `draft`, `open`, `paid`, `void`, `uncollectible`.
+
+    payments: what the service itself took for it, by the payment's id; not what was paid in
+    another way. url: where it is paid.
+    """
+
+    bill: str
+    state: str
+    minor: int
+    currency: str
+    url: str
+    payments: tuple[tuple[str, int], ...]
+    marks: Mapping[str, str]
+    trying: str = ""
+    """The payment by which somebody tries to pay it; it may have failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
     """One line of the account that we have at the service.
 
@@ -151,8 +187,24 @@ class Payments(Connecting, Protocol):
     is_test: bool
     """No real money moves."""
 
-    def payer(self, title: str, *, marks: Mapping[str, str], key: str) -> str:
-        """Make a payer and return its id."""
+    def payer(self, title: str, *, marks: Mapping[str, str], key: str, email: str = "") -> str:
+        """Make a payer and return its id. email: where its invoices are sent; empty: nowhere."""
+        ...
+
+    def send_bill(self, wanted: BillWanted, *, key: str) -> BillState:
+        """Make an invoice, finalize and send it. Each step may be asked for again."""
+        ...
+
+    def bill(self, bill: str) -> BillState:
+        """Return an invoice as it stands."""
+        ...
+
+    def settle_bill(self, bill: str, *, key: str) -> None:
+        """Say that an invoice was paid in another way: it is collected no longer."""
+        ...
+
+    def give_bill_up(self, bill: str, *, key: str) -> None:
+        """Say that nobody is expected to pay an invoice: it is collected no longer."""
         ...
 
     def open_page(self, wanted: PageWanted, *, key: str) -> PageState:

@@ -14,8 +14,11 @@ from typing import Any
 
 import stripe
 
+from ledger.payments import stripe_bills
 from ledger.payments.port import (
     NOTICE_SECONDS_MAX,
+    BillState,
+    BillWanted,
     DisputeState,
     IntentState,
     MethodState,
@@ -51,11 +54,29 @@ class StripePayments(StripeConnect):
             http_client=stripe.RequestsClient(timeout=SECONDS_MAX),
         )
 
-    def payer(self, title: str, *, marks: Mapping[str, str], key: str) -> str:
+    def payer(self, title: str, *, marks: Mapping[str, str], key: str, email: str = "") -> str:
         """Make a customer."""
         asked: Any = {"name": title[:256], "metadata": dict(marks)}
+        if email:
+            asked["email"] = email
         made = ask(lambda: self.client.v1.customers.create(asked, {"idempotency_key": key}))
         return str(made.id)
+
+    def send_bill(self, wanted: BillWanted, *, key: str) -> BillState:
+        """Make an Invoice that is sent, not charged."""
+        return stripe_bills.send(self.client, wanted, key=key)
+
+    def bill(self, bill: str) -> BillState:
+        """Return an Invoice."""
+        return stripe_bills.read(self.client, bill)
+
+    def settle_bill(self, bill: str, *, key: str) -> None:
+        """Mark an Invoice as paid out of band."""
+        stripe_bills.settle(self.client, bill, key=key)
+
+    def give_bill_up(self, bill: str, *, key: str) -> None:
+        """Mark an Invoice as uncollectible."""
+        stripe_bills.give_up(self.client, bill, key=key)
 
     def open_page(self, wanted: PageWanted, *, key: str) -> PageState:
         """Make a Checkout Session for one payment."""

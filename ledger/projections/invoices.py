@@ -13,9 +13,11 @@ from ledger.domain.invoice_events import (
     InvoiceIssued,
     InvoiceSent,
 )
+from ledger.domain.receivable_events import CreditEvent, ReceivableEvent
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import BillingDetailsRow, CreditNoteRow, InvoiceRow
+from ledger.projections import receivables
 from ledger.rows import Rows
 
 
@@ -26,6 +28,7 @@ def project_invoices(recorded: Recorded, rows: Rows) -> None:
             _set_details(said, rows)
         case InvoiceIssued() as issued:
             _issue(issued, recorded, rows)
+            receivables.add_receivable(issued, rows)
         case CreditNoteAsked() as asked:
             _ask(asked, recorded, rows)
         case CreditNoteDeclined() as declined:
@@ -38,11 +41,14 @@ def project_invoices(recorded: Recorded, rows: Rows) -> None:
             )
         case CreditNoteIssued() as note:
             _credit(note, recorded, rows)
+            receivables.credit_receivable(note, rows)
         case DocumentArchived() as archived:
             kind = _kind_of(archived, rows)
             rows.change(kind, archived.document_id, sha256=archived.sha256, bytes=archived.bytes)
         case InvoiceSent() as sent:
             rows.change(_kind_of(sent, rows), sent.document_id, sent_to=sent.email)
+        case event if isinstance(event, ReceivableEvent | CreditEvent):
+            receivables.project_receivable(event, rows)
 
 
 def _set_details(said: BillingDetailsSet, rows: Rows) -> None:
@@ -150,7 +156,7 @@ def _kind_of(
 INVOICES = Projection(
     name="ledger.invoices",
     project=project_invoices,
-    tables=(BillingDetailsRow, InvoiceRow, CreditNoteRow),
+    tables=(BillingDetailsRow, InvoiceRow, CreditNoteRow, *receivables.TABLES),
     on=names_of(
         BillingDetailsSet,
         InvoiceIssued,
@@ -159,5 +165,6 @@ INVOICES = Projection(
         CreditNoteIssued,
         DocumentArchived,
         InvoiceSent,
-    ),
+    )
+    | receivables.ON,
 )

@@ -43,6 +43,7 @@ from ledger.domain.payout_events import (
     PayoutReturned,
 )
 from ledger.domain.periods import read_period
+from ledger.domain.receivable_events import InvoiceWrittenOff
 from ledger.domain.return_events import (
     EntryReversed,
     FundsDisputed,
@@ -125,10 +126,15 @@ def _project_beside(event: object, recorded: Recorded, rows: Rows) -> None:
             _owe(
                 rows, str(periods.counts_in(credited.at, rows)), PLATFORM_ID, payee, credited.money
             )
+        case InvoiceWrittenOff() as given_up:
+            _post(given_up, recorded, rows)
+            depletion.begin_anew(given_up.account_id, rows)
         case event if isinstance(event, ReturnEntry):
             if isinstance(event, FundsDisputed):
                 wallets.allow_short(event, rows)
             _post(event, recorded, rows)
+            if isinstance(event, EntryReversed):
+                depletion.begin_anew(event.account_id, rows)
         case event if isinstance(event, WalletEvent):
             wallets.project_wallet(event, rows)
         case event if isinstance(event, PeriodEvent):
@@ -385,7 +391,7 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.period
         case PayoutCancelled() | PayoutReturned():
             return entry.reason
-        case InvoiceRounded() | TaxCharged() | InvoiceCredited():
+        case InvoiceRounded() | TaxCharged() | InvoiceCredited() | InvoiceWrittenOff():
             return entry.number
 
 
@@ -435,6 +441,7 @@ MONEY = Projection(
         InvoiceRounded,
         TaxCharged,
         InvoiceCredited,
+        InvoiceWrittenOff,
     )
     | payouts.ON
     | periods.ON

@@ -11,7 +11,7 @@ from django.db.models import Sum
 
 from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.ids import AccountId
-from ledger.models import AccountRow, AccountWatchRow, StorageChargeRow
+from ledger.models import AccountRow, AccountWatchRow, ReceivableRow, StorageChargeRow
 from ledger.turns import behind
 
 A_DAY = timedelta(days=1)
@@ -35,10 +35,13 @@ class Watched:
 def left_on(account_ids: Collection[AccountId | UUID]) -> dict[AccountId, int | None]:
     """Return what these accounts can still set aside, in nano-units; None: without limit.
 
-    Below zero where more is set aside than is there.
+    Below zero where more is set aside than is there; nothing where an invoice that is overdue keeps
+    new bids away.
     """
     rows = AccountRow.objects.filter(account_id__in=account_ids)
-    return {AccountId(row.pk): _left(row) for row in rows}
+    blocked = ReceivableRow.objects.filter(account_id__in=account_ids, blocked=True)
+    stopped = set(blocked.values_list("account_id", flat=True))
+    return {AccountId(row.pk): 0 if row.pk in stopped else _left(row) for row in rows}
 
 
 def _left(row: AccountRow) -> int | None:

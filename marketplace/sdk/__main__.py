@@ -32,6 +32,7 @@ from . import (
     spending,
     tokens,
     volumes,
+    wallets,
     work_secrets,
 )
 from . import run as running
@@ -134,6 +135,7 @@ app.add_typer(organisations.invitations, name="invitations")
 app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(accounts.funds, name="funds")
 app.add_typer(accounts.credit_limits, name="credit-limits")
+app.add_typer(wallets.app, name="wallet")
 app.add_typer(spending.app, name="budgets")
 app.add_typer(invoices.app, name="invoices")
 app.add_typer(credit_notes.app, name="credit-notes")

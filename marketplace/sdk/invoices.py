@@ -29,6 +29,15 @@ LINES = (
     ("exact", "exactly"),
 )
 REFUSED = (("title", "account"), ("message", "not invoiced"))
+OWED = (
+    ("number", "number"),
+    ("state", "state"),
+    ("due_at", "due"),
+    ("left", "to be paid", money),
+    ("total", "total", money),
+    ("url", "pay it at"),
+    ("paid_by", "paid by"),
+)
 Number = Annotated[str, typer.Argument(help="of the invoice, such as INV-2026-0001")]
 
 
@@ -83,3 +92,54 @@ def save_pdf(session: Session, path: str, target: Path) -> None:
             file.write(part)
     draft.rename(target)
     session.printer.say(f"Wrote {target}.")
+
+
+@app.command("owed")
+def owed(
+    context: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(help="open, overdue, paid, credited or written-off")
+    ] = None,
+) -> None:
+    """List invoices that are to be paid, those due first in front."""
+    session = session_of(context)
+    asked: dict[str, Any] = {} if state is None else {"state": state}
+    rows = session.client.all("receivables", **asked)
+    session.printer.table(rows, OWED, empty="Nothing is to be paid.")
+
+
+@app.command("paid")
+def paid(
+    context: typer.Context,
+    number: Number,
+    reference: Annotated[str, typer.Option("--reference", help="what the bank calls it")],
+    amount: Annotated[str | None, typer.Option(help="left out for all that is owed")] = None,
+) -> None:
+    """Enter a transfer that paid an invoice; for the platform's finance."""
+    session = session_of(context)
+    asked = {"reference": reference} | ({} if amount is None else {"amount": amount})
+    done = session.client.post(f"invoices/{number}/payments", asked)
+    session.printer.done(done, "The payment is on the account.")
+
+
+@app.command("write-off")
+def write_off(
+    context: typer.Context,
+    number: Number,
+    reason: Annotated[str | None, typer.Option(help="asks for it")] = None,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="what somebody else asked for")
+    ] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="or take your own back")] = False,
+) -> None:
+    """Give up what is owed of an invoice; two people of the platform's finance do."""
+    session = session_of(context)
+    if [reason is not None, approve, decline].count(True) != 1:
+        raise typer.BadParameter("one of --reason, --approve and --decline")
+    place = f"invoices/{number}/write-off"
+    if reason is not None:
+        done = session.client.post(place, {"reason": reason})
+        session.printer.done(done, "Asked. Somebody else has to approve.")
+        return
+    done = session.client.post(f"{place}/{'approve' if approve else 'decline'}")
+    session.printer.done(done, "It is written off." if approve else "Nothing is given up.")

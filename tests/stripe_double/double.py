@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.stripe_double import connect
+from tests.stripe_double import bills, connect
 from tests.stripe_double.spec import (
     Json,
     Operation,
@@ -51,6 +51,8 @@ PREFIXES = {
     "transfer_reversal": "trr",
     "payout": "po",
     "event": "evt",
+    "invoice": "in",
+    "invoiceitem": "ii",
 }
 
 
@@ -371,6 +373,8 @@ class StripeDouble:
                     if span.get("gte", 0) <= each["created"] < span.get("lt", 2**40)
                 ]
                 return _list(mine, asked.path, params)
+            case _ if (bill := bills.carry_out(self, asked, name, params)) is not None:
+                return bill
             case "GET", _ if name:
                 return self.one(name)
         raise Wrong(f"The double does not know {asked.method} {asked.path} yet.", status=501)

@@ -13,6 +13,7 @@ from config.site.pages.finance import burst, costs, entries, export_runs, matrix
 from config.site.pages.finance import views as finance
 from config.site.pages.folders import views as folders
 from config.site.pages.invoices import details as billing_details
+from config.site.pages.invoices import owed
 from config.site.pages.invoices import views as invoices
 from config.site.pages.lab import views as lab
 from config.site.pages.leases import idle
@@ -178,6 +179,9 @@ page_urls: list[URLPattern] = [
     path("invoices/<str:number>", invoices.one),
     path("invoices/<str:number>/pdf", invoices.file),
     path("invoices/<str:number>/credit", invoices.credit),
+    path("invoices/<str:number>/payment", owed.enter),
+    path("invoices/<str:number>/write-off", owed.write_off),
+    path("invoices/<str:number>/write-off/decide", owed.decide),
     path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),

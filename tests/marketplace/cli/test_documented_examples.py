@@ -20,7 +20,7 @@ from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
 
 PLACES = (
     "BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION", "FOLDER",
-    "BUDGET", "GRANT",
+    "BUDGET", "GRANT", "CARD", "REFUND",
 )  # fmt: skip
 LASTING = ("logs", "run", "ssh", "port-forward", "cp")
 """Commands that last as long as what they reach: here the market refuses their first request."""
@@ -94,6 +94,15 @@ BUDGET: dict[str, Any] = {
     "thresholds": [{"at_percent": 80, "action": "notify"}],
     "forecast": {"expected": "1.000000000", "low": "0.500000000", "high": "2.000000000"},
 }
+WALLET: dict[str, Any] = {
+    "account_id": BID,
+    "title": "Astro",
+    "kind": "prepaid",
+    "currency": "USD",
+    "short": "0.000000000",
+    "automatic": None,
+}
+TOP_UP: dict[str, Any] = {"payment_id": BID, "state": "succeeded", "url": "", "reason": ""}
 EXPORTED = b"a,b\n"
 MANIFEST = {"bytes": len(EXPORTED), "sha256": sha256(EXPORTED).hexdigest(), "position": 1}
 
@@ -137,6 +146,10 @@ def test_a_documented_command_is_understood_and_asks_the_market(
     tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
     known: dict[str, Any] = {"GET exports": EXPORTED, "GET tenants": tenants, "GET blob": EMPTY}
     known[f"GET leases/{BID}/idle"] = {"rule": None}
+    known["GET accounts"] = {"data": [WALLET], "next": None}
+    known[f"GET accounts/{BID}/wallet"] = WALLET
+    known[f"POST accounts/{BID}/top-ups"] = known[f"GET accounts/{BID}/top-ups/{BID}"] = TOP_UP
+    known[f"POST accounts/{BID}/refunds"] = {"refund_id": BID, "position": 1}
     known["GET exports/manifest"], known[f"GET budgets/{BID}"] = MANIFEST, BUDGET
     known["POST folders/missing"] = known["POST volumes/data/missing"] = {"links": {}}
     lasts = words[0] in LASTING

@@ -24,6 +24,7 @@ from ledger.domain.ids import TokenId, UserId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
+from ledger.funding import setup
 from listings.models import HostRow
 from listings.queries import hosts
 
@@ -145,6 +146,7 @@ def _context(
         "actor": actor,
         "sees_secrets": actor.may("secrets:read"),
         "sees_leases": actor.may("leases:read"),
+        "payments": setup.words() if actor.may("billing:read") else "",
         "form": form,
         "host_form": host_form,
         "has_hosts": bool(host_form.fields["host"].choices),  # type: ignore[attr-defined]  # a ChoiceField

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from config.site.forms.fields import MoneyField
 from ledger.domain.billing_details import DUE_DAYS_DEFAULT, DUE_DAYS_MAX, NAME_LENGTH_MAX
 from ledger.domain.holds import TEXT_LENGTH_MAX
 from ledger.domain.invoice_events import CreditedLine, PartyDetails
@@ -50,6 +51,22 @@ class CreditForm(forms.Form):
                 self.add_error(AMOUNT + line_id, refusal.message())
         cleaned["lines"] = chosen
         return cleaned
+
+
+class PaymentForm(forms.Form):
+    """A transfer that came in for an invoice. amount: nothing for all that is owed."""
+
+    reference = forms.CharField(label="Bank's reference", max_length=TEXT_LENGTH_MAX)
+
+    def __init__(self, *given: Any, currency: str) -> None:
+        super().__init__(*given)
+        self.fields["amount"] = MoneyField(currency=currency, label="Amount", required=False)
+
+
+class WriteOffForm(forms.Form):
+    """Why what is owed is given up."""
+
+    reason = forms.CharField(label="Reason", max_length=TEXT_LENGTH_MAX)
 
 
 class DetailsForm(forms.Form):

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from config.site.forms.answers import done, meta_of, page
-from config.site.pages.invoices.forms import CreditForm
+from config.site.pages.invoices.forms import CreditForm, PaymentForm, WriteOffForm
 from config.site.parts.paging import part_of
 from ledger import invoicing
 from ledger.access import Actor
@@ -23,7 +23,7 @@ from ledger.eventstore import default_store
 from ledger.models import CreditNoteRow, InvoiceRow
 from ledger.papers import file_of_credit_note, file_of_invoice
 from ledger.queries import invoices as queries
-from ledger.queries import people
+from ledger.queries import people, receivables
 from ledger.queries.closing import months
 
 MONTHS_SHOWN = 6
@@ -37,7 +37,7 @@ def _reader(request: HttpRequest) -> Actor:
     return actor
 
 
-def _issuer(request: HttpRequest) -> tuple[Actor, UserId]:
+def issuer_of(request: HttpRequest) -> tuple[Actor, UserId]:
     """Return who issues and credits. Raises: InvoicesByPlatformOnly, PersonNeeded."""
     actor = actor_of(request)
     if not actor.has_platform_money:
@@ -55,8 +55,17 @@ def _index(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespo
     actor = _reader(request)
     rows = queries.invoices(actor).order_by(*queries.NEWEST_INVOICES)
     notes = queries.credit_notes(actor).order_by(*queries.NEWEST_CREDIT_NOTES)
+    part = part_of(request, rows, "invoices")
+    owed = receivables.states_of(actor, [row.pk for row in part.rows])
     context = {
-        "invoices": part_of(request, rows, "invoices"),
+        "invoices": part,
+        "states": {
+            row.pk: receivables.state_of(owed[row.pk]) if row.pk in owed else ""
+            for row in part.rows
+        },
+        "overdue": receivables.receivables(actor, state="overdue").order_by(*receivables.FIRST_DUE)[
+            :REFUSED_SHOWN
+        ],
         "notes": part_of(request, notes.exclude(state="asked"), "credit-notes", size=20),
         "asked": [_asked(actor, row) for row in notes.filter(state="asked")],
         "kinds": KINDS,
@@ -86,7 +95,7 @@ def _asked(actor: Actor, row: CreditNoteRow) -> dict[str, Any]:
 @require_POST
 def issue(request: HttpRequest) -> HttpResponse:
     """Issue the invoices of a month."""
-    actor, user_id = _issuer(request)
+    actor, user_id = issuer_of(request)
     try:
         period = read_period(request.POST.get("period", ""))
         outcome = invoicing.issue_month(
@@ -104,16 +113,19 @@ def issue(request: HttpRequest) -> HttpResponse:
 @require_safe
 def one(request: HttpRequest, number: str) -> HttpResponse:
     """One invoice with its lines, its taxes and its credit notes."""
-    return _one(request, number)
+    return show_one(request, number)
 
 
-def _one(
+def show_one(
     request: HttpRequest,
     number: str,
     *,
     form: CreditForm | None = None,
+    payment: PaymentForm | None = None,
+    write_off: WriteOffForm | None = None,
     refusal: Refusal | None = None,
 ) -> HttpResponse:
+    """Show an invoice, with what was entered and refused."""
     actor = _reader(request)
     row = queries.invoice(actor, number)
     notes = queries.credit_notes(actor).filter(invoice_id=row.pk).order_by("asked_at")
@@ -127,9 +139,29 @@ def _one(
         "may_credit": actor.has_platform_money and left > 0,
         "form": form or CreditForm(lines=row.lines),
         "token": uuid4(),
+        **_owed(actor, row, payment, write_off),
     }
-    invalid = form is not None and bool(form.errors)
+    invalid = any(each is not None and each.errors for each in (form, payment, write_off))
     return page(request, "pages/invoice.html", context, refusal=refusal, invalid=invalid)
+
+
+def _owed(
+    actor: Actor, row: InvoiceRow, payment: PaymentForm | None, write_off: WriteOffForm | None
+) -> dict[str, Any]:
+    """Return what is owed of an invoice, and what may be done about it."""
+    owed = receivables.receivable_of(actor, row.pk)
+    if owed is None:
+        return {"owed": None}
+    by = owed.write_off_by
+    return {
+        "owed": owed,
+        "owed_state": receivables.state_of(owed),
+        "may_settle": actor.has_platform_money and owed.left_nanos > 0,
+        "payment": payment or PaymentForm(currency=row.currency),
+        "write_off": write_off or WriteOffForm(),
+        "asked_by": people([by])[by].title if by and by in people([by]) else "somebody",
+        "mine": by == actor.user_id,
+    }
 
 
 @require_safe
@@ -150,15 +182,15 @@ def note_file(request: HttpRequest, credit_id: UUID) -> HttpResponse:
 @require_POST
 def credit(request: HttpRequest, number: str) -> HttpResponse:
     """Ask to credit lines of an invoice, or all that is left of it."""
-    actor, user_id = _issuer(request)
+    actor, user_id = issuer_of(request)
     row = queries.invoice(actor, number)
     form = CreditForm(request.POST, lines=row.lines)
     if not form.is_valid():
-        return _one(request, number, form=form)
+        return show_one(request, number, form=form)
     try:
         position = commands.ask_credit_note(
             default_store(),
-            credit_id=_token(request),
+            credit_id=token_of(request),
             invoice_id=row.pk,
             lines=form.cleaned_data["lines"],
             reason=form.cleaned_data["reason"],
@@ -167,14 +199,14 @@ def credit(request: HttpRequest, number: str) -> HttpResponse:
             now=timezone.now(),
         )
     except Refusal as refusal:
-        return _one(request, number, form=form, refusal=refusal)
+        return show_one(request, number, form=form, refusal=refusal)
     return done(request, f"/invoices/{number}", position, "Asked. Somebody else has to approve.")
 
 
 @require_POST
 def approve(request: HttpRequest, credit_id: UUID) -> HttpResponse:
     """Issue a credit note that somebody else asked for."""
-    actor, user_id = _issuer(request)
+    actor, user_id = issuer_of(request)
     try:
         position = commands.approve_credit_note(
             default_store(), credit_id, user_id=user_id, by=meta_of(actor), now=timezone.now()
@@ -187,7 +219,7 @@ def approve(request: HttpRequest, credit_id: UUID) -> HttpResponse:
 @require_POST
 def decline(request: HttpRequest, credit_id: UUID) -> HttpResponse:
     """Issue no credit note."""
-    actor, user_id = _issuer(request)
+    actor, user_id = issuer_of(request)
     try:
         position = commands.decline_credit_note(
             default_store(), credit_id, user_id=user_id, by=meta_of(actor), now=timezone.now()
@@ -197,7 +229,7 @@ def decline(request: HttpRequest, credit_id: UUID) -> HttpResponse:
     return done(request, "/invoices", position, "No credit note is issued.")
 
 
-def _token(request: HttpRequest) -> UUID:
+def token_of(request: HttpRequest) -> UUID:
     """Return the id made with the form, so that sending it twice is once."""
     try:
         return UUID(request.POST.get("token", ""))

@@ -18,19 +18,19 @@ from ledger.access.visits import actor_of
 from ledger.commands import refunds as refunding
 from ledger.commands import wallet as commands
 from ledger.domain.ids import AccountId, PaymentId, RefundId
-from ledger.domain.money import Money, decimal_of
-from ledger.domain.refunds import refundable
+from ledger.domain.money import decimal_of
 from ledger.domain.refusal import Forbidden, Refusal
-from ledger.domain.wallet import Wallet
 from ledger.eventstore import default_store
-from ledger.eventstore.port import load
 from ledger.funding import setup
+from ledger.funding.settling import refundable_now
 from ledger.models import AccountRow, WalletRow
 from ledger.payments import default_payments
 from ledger.queries import account as account_seen
 from ledger.queries import people, statements
 from ledger.queries import wallet as queries
 from ledger.queries.money import party_names
+from marketplace.queries import money_waits
+from marketplace.queries.depletion import forecasts
 
 SHOWN_MAX = 10
 WALLETS_MAX = 200
@@ -288,7 +288,9 @@ def _show(
         ],
         "disputes": queries.disputes(actor, key).order_by("-opened_at", "dispute")[:SHOWN_MAX],
         "lines": [(KINDS.get(each.kind, each.kind), each) for each in _lines(actor, key)],
-        "refundable": _refundable(row),
+        "refundable": refundable_now(default_store(), row),
+        "lasting": forecasts([row.pk], now=timezone.now()).get(key),
+        "waiting": _waiting(actor, row),
         "takes": default_payments() is not None,
         "said": setup.words(),
         "may_ask": bool(actor.roles & {"finance", "operator"}),
@@ -301,15 +303,16 @@ def _show(
     return page(request, "pages/wallet.html", context, refusal=refusal, invalid=invalid)
 
 
+def _waiting(actor: Actor, row: AccountRow) -> list[dict[str, Any]]:
+    """Return what waits for money on this account, the first to wait first."""
+    rows = money_waits.waits(actor).filter(account_id=row.pk)
+    return [
+        {"wait": each, "account": row.title} for each in money_waits.told(rows, limit=SHOWN_MAX)
+    ]
+
+
 def _lines(actor: Actor, account_id: AccountId) -> Any:
     return statements.newest_lines(actor, account_id)[:LINES_MAX]
-
-
-def _refundable(row: AccountRow) -> Money:
-    """Return how much could go back to cards now: unused, and come in by them."""
-    wallet = load(default_store(), Wallet, AccountId(row.pk)) or Wallet()
-    most = refundable(wallet, row.currency)
-    return Money(max(0, min(most.nanos, row.available_nanos)), row.currency)
 
 
 def _automatic_form(row: AccountRow, wallet: WalletRow | None, methods: Any) -> AutomaticForm:
