@@ -1,8 +1,9 @@
 """Payouts against a model on paper: whatever is asked in whatever order, each nano is paid once.
 
-The machine earns, takes back, settles, approves, cancels, sends, pays and returns, with what tables
-know lagging behind, and asks for everything twice. After every step the books balance, nobody was
-paid more than was earned less what is held back, and what is on its way is what is not decided.
+The machine earns, takes back, settles, approves, cancels, sends, pays and returns, by bank file and
+over Stripe, where parts come back, with what tables know lagging behind, and asks for everything
+twice. After every step the books balance, nobody was paid more than was earned less what is held
+back, and what is on its way is what is not decided.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ from uuid import UUID, uuid4
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from ledger import commands
-from ledger.commands import payouts
+from ledger.commands import connect, payouts
 from ledger.domain.account_ids import cash_account, transit_account
 from ledger.domain.bank_details import BankDetails
 from ledger.domain.bank_files import Debtor, Draft
+from ledger.domain.connect_events import Channel, ConnectedState
 from ledger.domain.ids import UserId
 from ledger.domain.money import Money, Rate
 from ledger.domain.payees import PayoutState
@@ -65,6 +73,12 @@ class PayoutMachine(RuleBasedStateMachine):
         payouts.confirm_bank_details(
             self.store, paying.EARNINGS, self.details, user_id=IRIS, by=SOMEBODY, now=NOON
         )
+        connect.ask_stripe_account(
+            self.store, paying.of(), country="", user_id=IRIS, by=SOMEBODY, now=NOON
+        )
+        connect.note_stripe_account(
+            self.store, paying.EARNINGS, made="acct_1", by=SOMEBODY, now=NOON
+        )
 
     @property
     def earned(self) -> int:
@@ -74,6 +88,13 @@ class PayoutMachine(RuleBasedStateMachine):
     @property
     def ids(self) -> list[UUID]:
         return list(paying.payee(self.store).payouts)
+
+    def pick(self, number: int, state: PayoutState) -> UUID:
+        """Return a payout, one in a state where there is any, and three times in four."""
+        known = paying.payee(self.store).payouts
+        there = [each for each in known if known[each].state == state]
+        some = there if there and number % 4 else list(known)
+        return some[number % len(some)]
 
     def twice(self, ask: object, *args: object, **terms: object) -> bool:
         """Ask twice; the second time changes nothing, a refusal neither."""
@@ -150,6 +171,20 @@ class PayoutMachine(RuleBasedStateMachine):
             assert money > self.seen - before.paid_out - late - held - CENT
         assert len(made) <= 1
 
+    @rule(cents=st.integers(1, 800), over_stripe=st.booleans())
+    def a_week_goes_well(self, cents: int, *, over_stripe: bool) -> None:
+        """Let a week be earned, settled and approved, as most are, and paid over Stripe."""
+        self.earn(cents * CENT * 2)
+        self.tables_follow()
+        self.settle(0, 0, by_hand=False, again=False)
+        for payout in self.ids[-1:]:
+            for user in PEOPLE:
+                with suppress(Refusal):
+                    paying.approve(self.store, payout, user)
+        if over_stripe:
+            self.over_stripe_from_now_on()
+
+    @precondition(lambda self: self.ids)
     @rule(number=st.integers(0, 30), user=st.sampled_from(PEOPLE))
     def approve(self, number: int, user: UserId) -> None:
         if not self.ids:
@@ -164,6 +199,7 @@ class PayoutMachine(RuleBasedStateMachine):
         if after.state not in ("requested", "cancelled"):
             assert len(set(after.approved_by)) >= (2 if large else 1)
 
+    @precondition(lambda self: self.ids)
     @rule(number=st.integers(0, 30))
     def cancel(self, number: int) -> None:
         if self.ids:
@@ -193,6 +229,7 @@ class PayoutMachine(RuleBasedStateMachine):
             ],
         )
         possible = all(known[each].state == "approved" for each in chosen)
+        possible &= paying.payee(self.store).channel == "bank-file"
         written = self.twice(
             payouts.write_bank_file,
             draft,
@@ -204,15 +241,163 @@ class PayoutMachine(RuleBasedStateMachine):
         )
         assert written == possible
 
+    @precondition(lambda self: self.ids)
     @rule(number=st.integers(0, 30))
     def pay(self, number: int) -> None:
         if self.ids:
             self.twice(paying.paid, self.ids[number % len(self.ids)])
 
+    @precondition(lambda self: self.ids)
     @rule(number=st.integers(0, 30))
     def give_back(self, number: int) -> None:
         if self.ids:
             self.twice(paying.returned, self.ids[number % len(self.ids)])
+
+    # --- over Stripe ------------------------------------------------------------------------
+
+    @rule()
+    def over_stripe_from_now_on(self) -> None:
+        """Let the owner's account be ready and chosen, and what is approved be sent there."""
+        self.stripe_says("ready")
+        self.choose("stripe")
+        for payout in self.ids:
+            with suppress(Refusal):
+                connect.send_over_stripe(self.store, paying.EARNINGS, payout, by=SOMEBODY, now=NOON)
+
+    @rule(state=st.sampled_from(["ready", "ready", "restricted"]))
+    def stripe_says(self, state: ConnectedState) -> None:
+        self.twice(
+            connect.note_account_state,
+            paying.EARNINGS,
+            state=state,
+            missing=(),
+            words="",
+            by=SOMEBODY,
+            now=NOON,
+        )
+
+    @rule(channel=st.sampled_from(["stripe", "stripe", "bank-file"]))
+    def choose(self, channel: Channel) -> None:
+        self.twice(
+            connect.choose_channel,
+            paying.of(),
+            channel,
+            wait_seconds=0,
+            user_id=IRIS,
+            by=SOMEBODY,
+            now=NOON,
+        )
+
+    @precondition(lambda self: self.ids)
+    @rule(number=st.integers(0, 30))
+    def send_over_stripe(self, number: int) -> None:
+        if self.ids:
+            payout = self.pick(number, "approved")
+            before = paying.payee(self.store)
+            sent = self.twice(
+                connect.send_over_stripe, paying.EARNINGS, payout, by=SOMEBODY, now=NOON
+            )
+            if sent and before.payouts[payout].channel is None:
+                assert before.channel == "stripe" and before.payouts[payout].state == "approved"
+
+    @precondition(lambda self: self.ids)
+    @rule(number=st.integers(0, 30), outcome=st.sampled_from(["made", "made", "waits", "refused"]))
+    def transfer(self, number: int, outcome: str) -> None:
+        if self.ids:
+            self.tell(self.pick(number, "sent"), outcome)
+
+    def tell(self, payout: UUID, outcome: str) -> None:
+        """Let Stripe say what became of a transfer."""
+        where = {"currency": "USD", "platform_id": book.PLATFORM, "by": SOMEBODY, "now": NOON}
+        match outcome:
+            case "made":
+                day = date(2026, 1, 7)
+                self.twice(
+                    connect.note_transfer,
+                    paying.EARNINGS,
+                    payout,
+                    reference=f"tr_{payout}",
+                    paid_on=day,
+                    **where,
+                )
+            case "refused":
+                self.twice(connect.note_refused, paying.EARNINGS, payout, reason="no", **where)
+            case _:
+                with suppress(Refusal):
+                    connect.note_waiting(
+                        self.store,
+                        paying.EARNINGS,
+                        payout,
+                        reason="too little",
+                        by=SOMEBODY,
+                        now=NOON,
+                    )
+
+    @precondition(lambda self: self.ids)
+    @rule(number=st.integers(0, 30), cents=st.integers(1, 2_000))
+    def ask_back(self, number: int, cents: int) -> None:
+        if not self.ids:
+            return
+        payout = self.pick(number, "paid")
+        count = len(paying.payee(self.store).payouts[payout].asked_back)
+        with suppress(Refusal):
+            connect.ask_transfer_back(
+                self.store,
+                paying.EARNINGS,
+                payout,
+                number=count + 1,
+                money=Money(cents * CENT),
+                unit=CENT,
+                reason="twice",
+                user_id=OSCAR,
+                by=SOMEBODY,
+                now=NOON,
+            )
+
+    @precondition(lambda self: self.ids)
+    @rule(
+        number=st.integers(0, 30),
+        asked=st.integers(0, 3),
+        cents=st.integers(1, 2_000),
+        reference=st.sampled_from(["a", "b", "c", "d"]),
+    )
+    def come_back(self, number: int, asked: int, cents: int, reference: str) -> None:
+        if not self.ids:
+            return
+        payout = self.pick(number, "paid")
+        before = paying.payee(self.store).payouts[payout]
+        request = before.asked_back.get(asked)
+        if asked and request is None:
+            return
+        money = Money(cents * CENT) if request is None else request.money
+        done = self.twice(
+            connect.note_back,
+            paying.EARNINGS,
+            payout,
+            number=asked,
+            reference=f"trr_{reference}_{payout}",
+            money=money,
+            platform_id=book.PLATFORM,
+            by=SOMEBODY,
+            now=NOON,
+        )
+        after = paying.payee(self.store).payouts[payout]
+        if done and after != before:
+            assert before.state == "paid" and before.channel == "stripe"
+
+    @precondition(lambda self: self.ids)
+    @rule(number=st.integers(0, 30), asked=st.integers(1, 3))
+    def nothing_back(self, number: int, asked: int) -> None:
+        if self.ids:
+            self.twice(
+                connect.note_nothing_back,
+                paying.EARNINGS,
+                self.ids[number % len(self.ids)],
+                number=asked,
+                reason="too little there",
+                by=SOMEBODY,
+                now=NOON,
+            )
 
     @invariant()
     def the_books_balance_and_say_where_each_payout_is(self) -> None:
@@ -220,7 +405,11 @@ class PayoutMachine(RuleBasedStateMachine):
         assert sum(totals.values()) == 0
         known = paying.payee(self.store).payouts.values()
         on_the_way = sum(each.requested.money.nanos for each in known if each.state in IN_TRANSIT)
-        gone = sum(each.requested.money.nanos for each in known if each.state == "paid")
+        gone = sum(
+            each.requested.money.nanos - sum(each.came_back.values())
+            for each in known
+            if each.state == "paid"
+        )
         assert totals[TRANSIT] == on_the_way
         assert totals[CASH] == gone - usd(1_000_000).nanos
         assert paying.payee(self.store).paid_out == on_the_way + gone
@@ -237,6 +426,16 @@ class PayoutMachine(RuleBasedStateMachine):
         assert len(set(sent)) == len(sent)
 
     @invariant()
+    def no_more_came_back_than_arrived_and_all_of_it_is_returned(self) -> None:
+        for each in paying.payee(self.store).payouts.values():
+            came = sum(each.came_back.values())
+            assert 0 <= came <= each.requested.money.nanos
+            if each.channel == "stripe":
+                assert (came == each.requested.money.nanos) == (
+                    each.state == "returned" and each.paid is not None
+                )
+
+    @invariant()
     def corrections_name_what_they_correct(self) -> None:
         entries = {entry.entry_id: entry for entry in book.entries(self.store)}
         for entry in entries.values():
@@ -248,6 +447,6 @@ class PayoutMachine(RuleBasedStateMachine):
 
 
 PayoutMachine.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
 )
 TestPayouts = PayoutMachine.TestCase
