@@ -261,16 +261,23 @@ def note_dispute_closed(
     by: Meta,
     now: datetime,
 ) -> Position:
-    """Note what the bank decided; where it is for us, what it took is posted back.
+    """Note what the bank decided, the first time; where it is for us, what it took is posted back.
 
     Raises: PaymentNotKnown.
     """
+    is_won = won
 
     def decide(wallet: Wallet | None) -> Sequence[Event]:
-        return refunds.close_dispute(wallet, account_id=account_id, name=dispute, won=won, now=now)
+        nonlocal is_won
+        closed = refunds.close_dispute(
+            wallet, account_id=account_id, name=dispute, won=won, now=now
+        )
+        if not closed and wallet is not None:
+            is_won = wallet.disputes[dispute].state == "won"  # as it was heard first
+        return closed
 
     def undo(account: Account | None) -> Sequence[Event]:
-        if not won:
+        if not is_won:
             return []
         entry_id = returns.dispute_entry(account_id, dispute)
         return returns.reverse(need(account, account_id), entry_id, reference=dispute, now=now)

@@ -84,6 +84,8 @@ def project_period(event: PeriodEvent, recorded: Recorded, rows: Rows) -> None:
                 exports=[],
                 **UNASKED,
             )
+            # Entries are written before rows that change: those to come would find it closed still.
+            rows.flush()
 
 
 def _change(rows: Rows, period: str, **fields: object) -> None:

@@ -112,6 +112,20 @@ def test_a_month_opened_again_takes_entries_until_it_is_closed_anew(books: Memor
     assert fingerprint(MONEY.tables) == before
 
 
+def test_an_entry_is_read_together_with_what_opened_its_month_again(books: MemoryStore) -> None:
+    """The rows of both are written at once; the guard of the table must not see a closed month."""
+    close(books)
+    follow(books)
+    reopen(books)
+    late(books)
+    follow(books)
+    close(books)
+    late(books, 2)
+    follow(books)
+
+    assert periods_of_use() == [str(MONTH), str(MONTH), str(MONTH.next)]
+
+
 def test_what_belongs_to_a_month_long_before_counts_after_all_closed_ones(
     books: MemoryStore,
 ) -> None:

@@ -90,6 +90,25 @@ def test_a_refund_that_failed_is_not_posted_by_a_word_that_comes_late(paid: Memo
     assert book.account(paid).total == book.account(paid).available == usd(100)
 
 
+def test_a_dispute_that_was_lost_gives_nothing_back_when_it_is_heard_of_otherwise(
+    paid: MemoryStore,
+) -> None:
+    """The wallet has it as lost; the account must not have it as won."""
+    taken_back(paid, usd(10))
+    for won in (False, True):
+        refunds.note_dispute_closed(paid, dispute="du_pi_1", won=won, **WHO)
+
+    assert book.account(paid).total == usd(90)
+
+
+def test_a_dispute_that_was_won_gives_back_once_whatever_is_heard_later(paid: MemoryStore) -> None:
+    taken_back(paid, usd(10))
+    for won in (True, False, True):
+        refunds.note_dispute_closed(paid, dispute="du_pi_1", won=won, **WHO)
+
+    assert book.account(paid).total == usd(100)
+
+
 def test_a_dispute_in_another_currency_than_the_payment_takes_nothing(paid: MemoryStore) -> None:
     head = paid.head()
 

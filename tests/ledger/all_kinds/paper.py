@@ -39,25 +39,36 @@ def shared(nanos: int, weights: Sequence[int]) -> list[int]:
 
 @dataclass
 class PaperHold:
-    """Money set aside for a lease, and what was used of it."""
+    """Money set aside for a lease, and what was used of it. prices: from when on each holds."""
 
     account_id: AccountId
     money: int
-    price: int
+    prices: list[tuple[datetime, int]]
     fee_ppm: int
-    millis: int = 0
+    millis: Counter[int] = field(default_factory=Counter)
+    """By price."""
     hours: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """By hour and number of the correction: what both owners' GPUs gave."""
     released: bool = False
 
-    def cost(self, millis: int) -> int:
-        """Return what so much use costs in all."""
-        return floor(Fraction(self.price * millis, 3_600_000))
+    def price_at(self, moment: datetime) -> int:
+        """Return at what use that begins then is charged."""
+        return [price for since, price in self.prices if since <= moment][-1]
+
+    def cost(self, price: int, more: int) -> int:
+        """Return what so much more use at a price adds."""
+        after, before = (
+            floor(Fraction(price * millis, 3_600_000))
+            for millis in (self.millis[price] + more, self.millis[price])
+        )
+        return after - before
 
     @property
     def captured(self) -> int:
-        """Return what the use so far costs."""
-        return self.cost(self.millis)
+        """Return what the use so far costs: of each price all of it together."""
+        return sum(
+            floor(Fraction(price * millis, 3_600_000)) for price, millis in self.millis.items()
+        )
 
     def fee(self, charged: int) -> int:
         """Return the platform's part of so much."""
@@ -88,11 +99,12 @@ class PaperUse:
 
 @dataclass
 class PaperDispute:
-    """What is contested, from whom. outcome: empty while it is open."""
+    """What is contested, from whom. outcome: empty while it is open. back: what was given back."""
 
     account_id: AccountId
     parts: list[tuple[AccountId, TenantId | None, int]]
     outcome: str = ""
+    back: int = 0
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import uuid5
 
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from ledger import commands
 from ledger.access import Actor
 from ledger.commands.disputes import decide_dispute, open_dispute_about
+from ledger.commands.repricing import repricing_hold
 from ledger.commands.sla import credit_missed_sla
 from ledger.commands.storage import charge_volume
 from ledger.domain.account_ids import fee_account
@@ -21,6 +23,8 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.sla_credits import SlaMiss
 from ledger.domain.span import Window
 from ledger.domain.storage_charges import Kept
+from ledger.eventstore.port import EventStore
+from ledger.eventstore.together import record_together
 from ledger.queries.disputes import charge_to_contest
 from tests.ledger.all_kinds import world
 from tests.ledger.all_kinds.paper import PaperDispute, PaperHold, PaperUse, shared
@@ -50,6 +54,10 @@ def lease_of(hold_id: HoldId) -> LeaseId:
     return LeaseId(uuid5(hold_id, "lease"))
 
 
+def _repriced(store: EventStore, **terms: Any) -> None:
+    record_together(store, [repricing_hold(**terms)])
+
+
 class Use(world.People):
     """What consumers and owners do."""
 
@@ -75,7 +83,7 @@ class Use(world.People):
         )
         assert placed == possible
         if placed:
-            self.paper.holds[hold_id] = PaperHold(unit.account_id, nanos, price, fee_ppm)
+            self.paper.holds[hold_id] = PaperHold(unit.account_id, nanos, [(START, price)], fee_ppm)
 
     @asks(when=lambda self: self.paper.holds, number=NUMBERS, nanos=AMOUNTS)
     def resize(self, number: int, nanos: int) -> None:
@@ -122,7 +130,8 @@ class Use(world.People):
         entry_id = usage_entry(lease_of(hold_id), window, correction)
         before = hold.hours.get((hour, correction))
         cost, fee = hold.captured, hold.fee(hold.captured)
-        charged = hold.cost(hold.millis + millis) - cost
+        price = hold.price_at(starts_at)
+        charged = hold.cost(price, millis)
         if before is not None:
             possible = before == (first, second)
         else:
@@ -137,7 +146,7 @@ class Use(world.People):
             lease_id=lease_of(hold_id),
             window=window,
             gpu_millis=millis,
-            price=Rate(hold.price, currency),
+            price=Rate(price, currency),
             fee_ppm=hold.fee_ppm,
             owner_millis=list(zip(OWNERS, (first, second), strict=True)),
             platform_id=PLATFORM_ID,
@@ -148,7 +157,7 @@ class Use(world.People):
         if not captured or before is not None or not millis:
             return
         hold.hours[hour, correction] = (first, second)
-        hold.millis += millis
+        hold.millis[price] += millis
         fee = hold.fee(cost + charged) - fee
         parts = shared(charged - fee, (first, second))
         to = [earnings(owner, currency) for owner in OWNERS]
@@ -167,6 +176,37 @@ class Use(world.People):
                 window.ends_at,
             )
         )
+
+    @asks(
+        when=lambda self: self.paper.holds,
+        number=NUMBERS,
+        hour=st.sampled_from(HOURS),
+        price=st.integers(0, 4_000_000_001),
+    )
+    def agree_on_another_price(self, number: int, hour: int, price: int) -> None:
+        if (found := self.hold(number)) is None:
+            return
+        hold_id, hold = found
+        currency = self.currency(hold.account_id)
+        since = START + timedelta(hours=hour)
+        same = len(hold.prices) > 1 and hold.prices[-1] == (since, price)
+        possible = same or (
+            not hold.released
+            and (len(hold.prices) == 1 or since > hold.prices[-1][0])
+            and not any(each >= hour for each, correction in hold.hours if not correction)
+        )
+        done = self.succeeds(
+            _repriced,
+            account_id=hold.account_id,
+            hold_id=hold_id,
+            before=Rate(hold.price_at(since), currency),
+            price=Rate(price, currency),
+            since=since,
+            money=Money(hold.money, currency),
+        )
+        assert done == possible
+        if done and not same:
+            hold.prices.append((since, price))
 
     @asks(when=lambda self: self.paper.holds, number=NUMBERS)
     def release(self, number: int) -> None:
@@ -298,19 +338,32 @@ class Use(world.People):
     @asks(
         when=lambda self: self.paper.disputes,
         number=NUMBERS,
-        outcome=st.sampled_from(["upheld", "dismissed"]),
+        outcome=st.sampled_from(["upheld", "in-part", "dismissed"]),
+        percent=st.integers(1, 99),
         person=st.sampled_from([JOAN, OSCAR, None]),
     )
-    def decide(self, number: int, outcome: str, person: UserId | None) -> None:
+    def decide(self, number: int, outcome: str, percent: int, person: UserId | None) -> None:
         if not self.paper.disputes:
             return
         entry_id: EntryId = pick(list(self.paper.disputes), number)
         dispute = self.paper.disputes[entry_id]
+        weights = [nanos for _, _, nanos in dispute.parts]
+        back = {"dismissed": 0, "upheld": sum(weights)}.get(outcome, sum(weights) * percent // 100)
+        part = Money(back, self.currency(dispute.account_id)) if outcome == "in-part" else None
         done = self.succeeds(
-            decide_dispute, dispute_of(entry_id), outcome, reason="the meter", user_id=person
+            decide_dispute,
+            dispute_of(entry_id),
+            outcome,
+            reason="the meter",
+            user_id=person,
+            given_back=part,
         )
-        assert done == (person != JOAN and dispute.outcome in ("", outcome))
-        if done and not dispute.outcome:
-            dispute.outcome = outcome
-            for account_id, _, nanos in dispute.parts if outcome == "upheld" else ():
-                self._given(dispute.account_id, account_id, nanos)
+        if dispute.outcome:
+            same = (dispute.outcome, dispute.back) == (outcome, back)
+            assert done == (person != JOAN and same)
+            return
+        assert done == (person != JOAN and (part is None or 0 < back < sum(weights)))
+        if done:
+            dispute.outcome, dispute.back = outcome, back
+            for each, nanos in zip(dispute.parts, shared(back, weights), strict=True):
+                self._given(dispute.account_id, each[0], nanos)
