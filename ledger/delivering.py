@@ -22,6 +22,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from ledger import commands, webhooks
+from ledger.digests import forget_digests, gather, mail_digests
 from ledger.domain.deliveries import (
     FAILING_MAX,
     KEPT,
@@ -36,7 +37,7 @@ from ledger.domain.notices import To
 from ledger.eventstore.port import EventStore, Meta, Recorded
 from ledger.following import Policy, names_of
 from ledger.inviting import can_mail
-from ledger.models import AttemptRow, DeliveryRow, Person, WebhookRow
+from ledger.models import AttemptRow, DeliveryRow, DigestItemRow, Person, WebhookRow
 from ledger.queries.notices import wishes_of
 from ledger.reacting import Reacting
 from ledger.senders.port import Message, Outcome, Sender
@@ -83,8 +84,10 @@ class Delivering:
             self._reacting = Reacting([follower])
         new = self._reacting.run_once(store)
         ended = self._note_ended(store, now=now)
+        daily = mail_digests(now=now, receiver=MAIL, base_url=str(settings.ENV.base_url))
         begun = self._begin(store, now=now)
-        return new + ended + begun + forget_old(now=now)
+        forgotten = forget_old(now=now) + forget_digests(now=now)
+        return new + ended + begun + daily + forgotten
 
     @property
     def under_way(self) -> int:
@@ -172,9 +175,13 @@ def put_out(given: NoticeGiven, *, now: datetime) -> int:
     """
     if given.at < now - STALE_AFTER:
         return 0
-    rows = [*_to_webhooks(given, now=now), *_to_people(given, now=now)]
-    DeliveryRow.objects.bulk_create(rows, ignore_conflicts=True)
-    return len(rows)
+    people = _people_of(given)
+    rows = [*_to_webhooks(given, now=now), *_to_people(given, people[False], now=now)]
+    items = gather(given, [person.id for person in people[True]], now=now)
+    with transaction.atomic():
+        DeliveryRow.objects.bulk_create(rows, ignore_conflicts=True)
+        DigestItemRow.objects.bulk_create(items, ignore_conflicts=True)
+    return len(rows) + len(items)
 
 
 def _to_webhooks(given: NoticeGiven, *, now: datetime) -> Iterable[DeliveryRow]:
@@ -196,27 +203,38 @@ def _to_webhooks(given: NoticeGiven, *, now: datetime) -> Iterable[DeliveryRow]:
         )
 
 
-def _to_people(given: NoticeGiven, *, now: datetime) -> Iterable[DeliveryRow]:
+def _people_of(given: NoticeGiven) -> dict[bool, list[Person]]:
+    """Return who wants mail of a notice: at once (False), and with the daily mail (True)."""
+    found: dict[bool, list[Person]] = {False: [], True: []}
     if not can_mail() or not given.user_ids:
-        return
+        return found
     wanted = wishes_of(given.user_ids)
     # An address that only another organisation's link vouches for is nobody's yet.
     proved = Q(vouched_by=None) | Q(vouched_by=given.tenant_id)
     people = Person.objects.filter(proved, pk__in=given.user_ids, is_active=True, is_demo=False)
     for person in people:
-        if wanted[person.id][given.topic].by_mail:
-            yield DeliveryRow(
-                delivery_id=webhooks.delivery_id_of(given.notice_id, person.id),
-                tenant_id=given.tenant_id,
-                user_id=person.id,
-                receiver=MAIL,
-                notice_id=given.notice_id,
-                topic=given.topic,
-                title=given.title,
-                body=_mail_text(given),
-                due_at=now,
-                created_at=now,
-            )
+        wish = wanted[person.id][given.topic]
+        if wish.by_mail:
+            found[wish.daily].append(person)
+    return found
+
+
+def _to_people(
+    given: NoticeGiven, people: Iterable[Person], *, now: datetime
+) -> Iterable[DeliveryRow]:
+    for person in people:
+        yield DeliveryRow(
+            delivery_id=webhooks.delivery_id_of(given.notice_id, person.id),
+            tenant_id=given.tenant_id,
+            user_id=person.id,
+            receiver=MAIL,
+            notice_id=given.notice_id,
+            topic=given.topic,
+            title=given.title,
+            body=_mail_text(given),
+            due_at=now,
+            created_at=now,
+        )
 
 
 def payload(given: NoticeGiven) -> str:

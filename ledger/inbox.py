@@ -45,8 +45,16 @@ def _note(inbox_ids: list[UUID], user_id: UUID, *, now: datetime) -> None:
     NoticeRead.objects.bulk_create(fresh, ignore_conflicts=True)
 
 
-def wish(actor: Actor, topic: Topic, *, in_inbox: bool, by_mail: bool, now: datetime) -> None:
-    """Set how the actor is told of a topic from now on.
+def wish(
+    actor: Actor,
+    topic: Topic,
+    *,
+    in_inbox: bool,
+    by_mail: bool,
+    daily: bool = False,
+    now: datetime,
+) -> None:
+    """Set how the actor is told of a topic from now on. daily: its mail comes once a day.
 
     Raises: PersonNeeded, TopicUnknown.
     """
@@ -60,6 +68,7 @@ def wish(actor: Actor, topic: Topic, *, in_inbox: bool, by_mail: bool, now: date
             "topic": topic,
             "in_inbox": in_inbox,
             "by_mail": by_mail,
+            "daily": by_mail and daily,
             "changed_at": now,
         },
     )

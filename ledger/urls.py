@@ -84,6 +84,7 @@ api_urls: list[URLPattern] = [
     path("periods/<str:period>/reopening/decline", periods.ReopeningDeclined.as_view()),
     path("notices", notices.Notices.as_view()),
     path("notices/read", notices.NoticesRead.as_view()),
+    path("notices/digest", notices.DigestTime.as_view()),
     path("notices/wishes", notices.Wishes.as_view()),
     path("notices/wishes/<str:topic>", notices.WishOfTopic.as_view()),
     path("notices/<uuid:notice_id>", notices.NoticeDetail.as_view()),

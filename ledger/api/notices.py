@@ -13,9 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger import inbox, queries
+from ledger.digests import digest_time, set_digest_time
 from ledger.domain.notice_events import Topic
 from ledger.domain.notices import TOPICS
-from ledger.rest import Body, Endpoint, MomentField
+from ledger.rest import Body, CountField, Endpoint, MomentField, TextField
 
 NEWEST_FIRST = ("-position", "inbox_id")
 
@@ -57,13 +58,29 @@ class WishShape(serializers.Serializer[Any]):
     about = serializers.CharField()
     in_inbox = serializers.BooleanField()
     by_mail = serializers.BooleanField()
+    daily = serializers.BooleanField()
 
 
 class AskWish(Body):
-    """How you want to be told of a topic."""
+    """How you want to be told of a topic. daily: its mail is gathered, and comes once a day."""
 
     in_inbox = serializers.BooleanField()
     by_mail = serializers.BooleanField()
+    daily = serializers.BooleanField(required=False)
+
+
+class DigestTimeShape(serializers.Serializer[Any]):
+    """At which hour your daily mail comes, in which zone."""
+
+    hour = serializers.IntegerField()
+    zone = serializers.CharField()
+
+
+class AskDigestTime(Body):
+    """At which hour your daily mail shall come, from 0 to 23, in a zone such as Europe/Berlin."""
+
+    hour = CountField()
+    zone = TextField()
 
 
 class Notices(Endpoint):
@@ -146,6 +163,25 @@ class WishOfTopic(Endpoint):
         return Response(_shown(known, queries.wishes(self.actor.need_person())[known]))
 
 
+class DigestTime(Endpoint):
+    """When your daily mail comes."""
+
+    scopes = {"GET": "notices:read", "PUT": "notices:write"}
+
+    @extend_schema(responses=DigestTimeShape)
+    def get(self, request: Request) -> Response:
+        """Tell at which hour."""
+        hour, zone = digest_time(self.actor.need_person())
+        return Response({"hour": hour, "zone": zone})
+
+    @extend_schema(request=AskDigestTime, responses=DigestTimeShape)
+    def put(self, request: Request) -> Response:
+        """Set it, for what is gathered from now on."""
+        asked = self.body(AskDigestTime)
+        set_digest_time(self.actor, **asked, now=timezone.now())
+        return Response(asked)
+
+
 def _shown(topic: Topic, wish: queries.Wish) -> dict[str, Any]:
     terms = TOPICS[topic]
     return {
@@ -154,4 +190,5 @@ def _shown(topic: Topic, wish: queries.Wish) -> dict[str, Any]:
         "about": terms.about,
         "in_inbox": wish.in_inbox,
         "by_mail": wish.by_mail,
+        "daily": wish.daily,
     }

@@ -199,6 +199,11 @@ class Hold:
         zero = Money(0, self.money.currency)
         return zero if self.released else self.money - self.captured
 
+    @property
+    def gpu_millis(self) -> int:
+        """Return what was used in all, at whatever price."""
+        return sum(self.millis.values())
+
     def price_at(self, moment: datetime) -> Rate | None:
         """Return what use that begins then is charged at; None: nothing is known of its price."""
         if self.first_price is None:

@@ -6,6 +6,7 @@ from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.connect import BankPayoutRow, TransferReversalRow
 from ledger.models.deliveries import AttemptRow, DeliveryRow, WebhookRow
 from ledger.models.depletion import AccountWatchRow
+from ledger.models.digests import DigestItemRow, DigestTimeRow
 from ledger.models.disputes import DisputeRow, DisputeSaidRow
 from ledger.models.exports import (
     ExportDeliveryRow,
@@ -77,6 +78,8 @@ __all__ = [
     "CreditNoteRow",
     "DebtRow",
     "DeliveryRow",
+    "DigestItemRow",
+    "DigestTimeRow",
     "DisputeRow",
     "DisputeSaidRow",
     "DocumentFile",

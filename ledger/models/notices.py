@@ -62,6 +62,8 @@ class NoticeWish(models.Model):
     topic = models.CharField(max_length=16)
     in_inbox = models.BooleanField()
     by_mail = models.BooleanField()
+    daily = models.BooleanField(default=False, db_default=False)
+    """Mail of it is gathered, and comes once a day."""
     changed_at = models.DateTimeField()
 
     def __str__(self) -> str:

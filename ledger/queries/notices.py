@@ -23,10 +23,11 @@ class NoticeUnknown(Unknown):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How a person is told of a topic."""
+    """How a person is told of a topic. daily: its mail is gathered, and comes once a day."""
 
     in_inbox: bool
     by_mail: bool
+    daily: bool = False
 
 
 def wishes(user_id: UUID) -> dict[Topic, Wish]:
@@ -42,7 +43,9 @@ def wishes_of(user_ids: Iterable[UUID]) -> dict[UUID, dict[Topic, Wish]]:
     for row in NoticeWish.objects.filter(user_id__in=asked):
         for topic in TOPICS:
             if topic == row.topic:
-                found[row.user_id][topic] = Wish(in_inbox=row.in_inbox, by_mail=row.by_mail)
+                found[row.user_id][topic] = Wish(
+                    in_inbox=row.in_inbox, by_mail=row.by_mail, daily=row.daily
+                )
     return found
 
 

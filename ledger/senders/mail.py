@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from smtplib import SMTPException, SMTPResponseException
 
 from django.conf import settings
@@ -16,6 +17,7 @@ class MailSender:
     def send(self, message: Message) -> Outcome:
         """Mail one message; through once the mail server took it."""
         sender = str(settings.DEFAULT_FROM_EMAIL)
+        connection = get_connection(timeout=TIMEOUT_SECONDS)
         mail = EmailMessage(
             subject=" ".join(message.title.split()),
             body=message.body,
@@ -25,7 +27,7 @@ class MailSender:
                 "Message-ID": f"<{message.message_id}@{sender.rpartition('@')[2]}>",
                 "Auto-Submitted": "auto-generated",
             },
-            connection=get_connection(timeout=TIMEOUT_SECONDS),
+            connection=connection,
         )
         try:
             mail.send()
@@ -34,4 +36,8 @@ class MailSender:
             return Outcome(is_through=False, status=refused.smtp_code, words="refused")
         except (OSError, SMTPException, ValueError) as failure:
             return Outcome(is_through=False, words=type(failure).__name__)
+        finally:
+            # Where it could not be opened as it should be it is open still.
+            with suppress(OSError, SMTPException):
+                connection.close()
         return Outcome(is_through=True)

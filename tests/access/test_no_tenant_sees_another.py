@@ -217,6 +217,7 @@ BODIES: Mapping[str, Body] = {
         "manifest": its.ids["folder_id"].hex * 2,
         "base": 0,
     },
+    "PUT notices/digest": lambda its, own: {"hour": 7, "zone": "Europe/Berlin"},
     "PUT notices/wishes/<str:topic>": lambda its, own: {"in_inbox": True, "by_mail": False},
     "POST webhooks": lambda its, own: {"url": "https://hooks.example/mine", "topics": ["money"]},
     "POST tokens": lambda its, own: {"title": "mine", "scopes": ["market:read"]},

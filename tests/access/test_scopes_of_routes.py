@@ -124,6 +124,7 @@ WRITES = {
     "periods/<str:period>/reopening/approve": "billing:write",
     "periods/<str:period>/reopening/decline": "billing:write",
     "periods/<str:period>/soft-close": "billing:write",
+    "notices/digest": "notices:write",
     "notices/read": "notices:write",
     "notices/wishes/<str:topic>": "notices:write",
     "secrets/<str:name>": "secrets:write",

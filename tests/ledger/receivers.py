@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -61,19 +62,34 @@ def receiving() -> Iterator[Receiver]:
 
 @dataclass
 class Mailbox:
-    """A mail server. answer: what it says to a recipient."""
+    """A mail server. answer: what it says to a recipient. secured: mails that came by TLS."""
 
     port: int = 0
     answer: str = "250 ok"
     mails: list[tuple[str, str]] = field(default_factory=list)
+    secured: int = 0
 
 
 @contextmanager
-def mail_server() -> Iterator[Mailbox]:
+def mail_server(tls: ssl.SSLContext | None = None, *, at_once: bool = False) -> Iterator[Mailbox]:
+    """Take mail in. tls: offered by STARTTLS; at_once: from the first byte on instead."""
     known = Mailbox()
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
+            with suppress(OSError):  # whoever does not trust the certificate hangs up
+                if tls is not None and at_once:
+                    self.secure(tls)
+                self.talk()
+            if isinstance(self.connection, ssl.SSLSocket):
+                self.connection.close()
+
+        def secure(self, by: ssl.SSLContext) -> None:
+            self.connection = by.wrap_socket(self.connection, server_side=True)
+            self.rfile = self.connection.makefile("rb")
+            self.wfile = self.connection.makefile("wb", buffering=0)
+
+        def talk(self) -> None:
             self.say("220 mail.example")
             to = ""
             while line := self.rfile.readline().decode().strip():
@@ -88,6 +104,13 @@ def mail_server() -> Iterator[Mailbox]:
                         lines.append(text)
                     known.mails.append((to, "".join(lines).replace("\r\n", "\n")))
                     self.say("250 taken")
+                    known.secured += isinstance(self.connection, ssl.SSLSocket)
+                elif word == "EHLO" and tls is not None and not at_once:
+                    self.say("250-mail.example")
+                    self.say("250 STARTTLS")
+                elif word == "STARTTLS" and tls is not None:
+                    self.say("220 go on")
+                    self.secure(tls)
                 elif word == "QUIT":
                     self.say("221 bye")
                     return

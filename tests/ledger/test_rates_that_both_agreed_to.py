@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from ledger.domain.accounts import Account, open_account
 from ledger.domain.agreed_rates import RateSince, cost
-from ledger.domain.events import AccountOpened, OwnerUse, UsageItem
+from ledger.domain.events import AccountOpened, OwnerUse
 from ledger.domain.holds import HoldClosed, Usage, UsageTermsChanged
 from ledger.domain.ids import AccountId, HoldId, LeaseId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.repricing import UseChargedAlready, reprice_hold
 from ledger.domain.span import Window
+from ledger.domain.usage_items import UsageItem
 from tests.conftest import NOON
 
 ACCOUNT, HOLD, LEASE = AccountId(UUID(int=1)), HoldId(UUID(int=2)), LeaseId(UUID(int=3))

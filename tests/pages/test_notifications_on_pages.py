@@ -13,6 +13,7 @@ from django.test import Client
 from ledger import commands, queries, webhooks
 from ledger.access import Actor
 from ledger.delivering import put_out
+from ledger.digests import digest_time
 from ledger.domain.ids import UserId
 from ledger.domain.notice_events import NoticeGiven, Topic
 from ledger.domain.notices import To
@@ -98,11 +99,15 @@ def test_one_chooses_how_one_is_told(world: World, olga: Client) -> None:
     assert "no mail server" in page
     assert "Money by e-mail" in page
 
-    answer = olga.post("/settings/notifications", {"inbox": ["budget"], "mail": ["money"]})
+    olga.cookies["zone"] = "Europe/Berlin"
+    said = {"inbox": ["budget"], "mail-money": "once", "mail-quota": "daily", "hour": "7"}
+    answer = olga.post("/settings/notifications", said)
     assert answer.status_code == 302
     wishes = queries.wishes(Person.objects.get(email__startswith="operator").id)
     assert (wishes["money"].in_inbox, wishes["money"].by_mail) == (False, True)
     assert (wishes["budget"].in_inbox, wishes["budget"].by_mail) == (True, False)
+    assert (wishes["quota"].by_mail, wishes["quota"].daily) == (True, True)
+    assert digest_time(Person.objects.get(email__startswith="operator").id) == (7, "Europe/Berlin")
     tell(world, "An account runs low")
     assert "An account runs low" not in text(olga, "/notifications")
 

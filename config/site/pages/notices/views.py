@@ -17,8 +17,11 @@ from django.views.decorators.http import (
 )
 
 from config.site.parts.paging import part_of
+from config.site.parts.zone import zone_of
 from ledger import inbox, queries
 from ledger.access.visits import actor_of
+from ledger.digests import digest_time, set_digest_time
+from ledger.domain.digest_times import HOURS_OF_DAY
 from ledger.domain.notices import TOPICS
 from ledger.inviting import can_mail
 
@@ -81,19 +84,30 @@ def settings(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     user_id = actor.need_person()
     if request.method == "POST":
-        in_inbox, by_mail = request.POST.getlist("inbox"), request.POST.getlist("mail")
+        in_inbox, now = request.POST.getlist("inbox"), timezone.now()
         for topic in TOPICS:
+            mail = request.POST.get(f"mail-{topic}", "")
             inbox.wish(
                 actor,
                 topic,
                 in_inbox=topic in in_inbox,
-                by_mail=topic in by_mail,
-                now=timezone.now(),
+                by_mail=mail in ("once", "daily"),
+                daily=mail == "daily",
+                now=now,
             )
+        asked = request.POST.get("hour", "")
+        if asked.isdecimal():
+            at, here = min(int(asked), HOURS_OF_DAY - 1), str(zone_of(request))
+            set_digest_time(actor, hour=at, zone=here, now=now)
         messages.success(request, "You are told as you wish from now on.")
         return HttpResponseRedirect(SETTINGS)
     wishes = queries.wishes(user_id)
+    hour, zone = digest_time(user_id)
     context = {
+        "hour": hour,
+        "hours": range(HOURS_OF_DAY),
+        "zone": zone,
+        "zone_here": str(zone_of(request)),
         "topics": [
             {"name": topic, "terms": terms, "wish": wishes[topic]}
             for topic, terms in TOPICS.items()
