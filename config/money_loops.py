@@ -14,6 +14,8 @@ from ledger.invoice_mail import mail_documents
 from ledger.invoicing import see_to_invoices
 from ledger.paying import settle_due
 from ledger.receivables import see_to_receivables
+from ledger.self_billing import bill_settlements
+from ledger.stating import see_to_papers
 
 
 def money_loops(env: Env) -> tuple[Loop, ...]:
@@ -38,6 +40,11 @@ def money_loops(env: Env) -> tuple[Loop, ...]:
         Loop("invoice-mail", 120.0, lambda store, now: mail_documents(store, now=now)),
         Loop("receivables", 60.0, lambda store, now: see_to_receivables(store, now=now)),
         Loop("invoices", 15.0, lambda store, now: see_to_invoices(store, now=now)),
+        Loop(
+            "papers",
+            15.0,
+            lambda store, now: bill_settlements(store, now=now) + see_to_papers(store, now=now),
+        ),
     )
 
 

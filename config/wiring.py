@@ -431,6 +431,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "automatic-top-ups",
         "invoice-mail",
         "invoices",
+        "papers",
         "old-blobs",
         "volumes",
         "logs",

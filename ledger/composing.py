@@ -58,7 +58,7 @@ def compose(account: AccountRow, period: Period, *, as_of: Position) -> Draft:
     ]
     _need_whole(account, new, lines)
     issuer = _details_of(PLATFORM_ID)
-    payer = _payer(account)
+    payer = payer_of(account)
     return Draft(
         kind=_kind_of(account, payer),
         account_id=AccountId(account.pk),
@@ -66,7 +66,7 @@ def compose(account: AccountRow, period: Period, *, as_of: Position) -> Draft:
         subscriber_id=SubscriberId(account.subscriber_id) if account.subscriber_id else None,
         period=period,
         currency=account.currency,
-        issuer=_printed(issuer) or PartyDetails(name=_name_of(PLATFORM_ID, "Offpeak")),
+        issuer=platform_named(),
         payer=payer,
         lines=tuple(lines),
         rule=rule_of(_scheme_of(issuer)),
@@ -101,7 +101,7 @@ def _use(
         yield DraftLine(
             category="use",
             sku=row["sku"],
-            quantity=_thousandths(int(row["millis"]), MILLIS_PER_HOUR),
+            quantity=thousandths(int(row["millis"]), MILLIS_PER_HOUR),
             unit="GPU-hours",
             nanos=int(row["nanos"]),
             **_month(str(Period.of(row["of"])), period, numbers, title),
@@ -127,7 +127,7 @@ def _storage(
         yield DraftLine(
             category="storage",
             sku="VOLUME",
-            quantity=_thousandths(int(row["kept"]), GIB_MONTH),
+            quantity=thousandths(int(row["kept"]), GIB_MONTH),
             unit="GiB-months",
             nanos=int(row["nanos"]),
             **_month(str(Period.of(row["of"])), period, numbers, TITLES["storage"]),
@@ -202,7 +202,7 @@ def entries_of_line(invoice: InvoiceRow, line: dict[str, Any]) -> Q:
             return on & Q(kind=line["sku"].lower(), period=line["period"])
 
 
-def _thousandths(amount: int, unit: int) -> str:
+def thousandths(amount: int, unit: int) -> str:
     """Write a quantity with three places, rounded half up."""
     whole = (2 * amount * THOUSAND + unit) // (2 * unit)
     return f"{whole // THOUSAND}.{whole % THOUSAND:03d}"
@@ -215,8 +215,8 @@ def _kind_of(account: AccountRow, payer: PartyDetails) -> InvoiceKind:
     return "invoice" if payer.country else "internal"
 
 
-def _payer(account: AccountRow) -> PartyDetails:
-    """Return who pays: as the unit is named, else as its organisation is."""
+def payer_of(account: AccountRow) -> PartyDetails:
+    """Return whose account it is: as the unit is named, else as its organisation is."""
     for party_id in (account.subscriber_id, account.tenant_id):
         found = _printed(_details_of(party_id)) if party_id else None
         if found is not None:
@@ -224,6 +224,21 @@ def _payer(account: AccountRow) -> PartyDetails:
     names = [_name_of(each, "") for each in (account.tenant_id, account.subscriber_id) if each]
     said = [name for name in names if name]
     return PartyDetails(name=said[0] if said else account.title, address=tuple(said[1:]))
+
+
+def platform_named() -> PartyDetails:
+    """Return how the platform is named on what it issues."""
+    return party_named(PLATFORM_ID) or PartyDetails(name=_name_of(PLATFORM_ID, "Offpeak"))
+
+
+def party_named(party_id: UUID) -> PartyDetails | None:
+    """Return a party's billing details; None: it has none on record."""
+    return _printed(_details_of(party_id))
+
+
+def platform_scheme() -> TaxScheme:
+    """Return which taxes the platform's invoices have."""
+    return _scheme_of(_details_of(PLATFORM_ID))
 
 
 def _details_of(party_id: UUID) -> BillingDetailsRow | None:

@@ -1,4 +1,4 @@
-"""Invoices and credit notes by e-mail: with the file, to the address in the payer's details.
+"""Invoices, credit notes and statements by e-mail: with the file, to the address in the details.
 
 At least once: killed between the mail server's yes and the record of it, a document is mailed
 again with the same Message-ID.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from smtplib import SMTPException
+from typing import cast
 from uuid import UUID
 
 import structlog
@@ -16,9 +17,11 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
 from ledger.commands.invoices import note_sent
+from ledger.commands.papers import note_paper_sent
+from ledger.domain.paper_events import PaperKind
 from ledger.eventstore.port import EventStore, Meta
 from ledger.inviting import can_mail
-from ledger.models import CreditNoteRow, InvoiceRow
+from ledger.models import CreditNoteRow, InvoiceRow, PaperRow
 from ledger.queries.invoices import file_of
 from ledger.senders.port import TIMEOUT_SECONDS
 
@@ -44,6 +47,15 @@ def mail_documents(store: EventStore, *, now: datetime) -> int:
             continue
         note_sent(store, document_id, email=email, by=LOOP, now=now)
         taken += 1
+    rows = PaperRow.objects.filter(sent_to="", issued_at__gte=now - TRIED_FOR).exclude(sha256="")
+    for row in rows.exclude(email="").order_by("position")[:MAILED_MAX]:
+        data = file_of(row.pk)
+        path = f"/documents/{row.pk}"
+        if data is None or not _mailed(row.pk, row.number, row.email, data, path=path):
+            continue
+        kind = cast("PaperKind", row.kind)
+        note_paper_sent(store, kind, row.issuer_id, row.pk, email=row.email, by=LOOP, now=now)
+        taken += 1
     return taken
 
 
@@ -59,11 +71,12 @@ def _waiting(since: datetime) -> Iterator[tuple[UUID, str, str]]:
             yield note.pk, note.number, email
 
 
-def _mailed(document_id: UUID, number: str, email: str, data: bytes) -> bool:
+def _mailed(document_id: UUID, number: str, email: str, data: bytes, *, path: str = "") -> bool:
     sender = str(settings.DEFAULT_FROM_EMAIL)
+    where = path or f"/invoices/{number}"
     mail = EmailMessage(
         subject=number,
-        body=f"{number} is attached, and on the page /invoices/{number} of the market.",
+        body=f"{number} is attached, and on the page {where} of the market.",
         from_email=sender,
         to=[email],
         headers={

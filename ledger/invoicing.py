@@ -41,6 +41,7 @@ from ledger.models import (
     CreditNoteRow,
     DocumentFile,
     InvoiceRow,
+    PaperRow,
     PeriodRow,
     PostingRow,
 )
@@ -227,6 +228,7 @@ def documents_that_differ() -> list[str]:
     rows = [
         *InvoiceRow.objects.exclude(sha256="").values_list("invoice_id", "number", "sha256"),
         *CreditNoteRow.objects.exclude(sha256="").values_list("credit_id", "number", "sha256"),
+        *PaperRow.objects.exclude(sha256="").values_list("paper_id", "number", "sha256"),
     ]
     for document_id, number, sha256 in rows:
         if files.get(document_id) != sha256:

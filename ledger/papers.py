@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from ledger.documents import pdf_of
 from ledger.documents.document import Column, Document, Table
 from ledger.documents.papers import credit_paper, invoice_paper
+from ledger.documents.self_billed import paper_of
 from ledger.domain.credit_notes import CreditNoteUnknown
 from ledger.domain.money import decimal_of
-from ledger.models import CreditNoteRow, InvoiceRow, PayoutRow
+from ledger.models import CreditNoteRow, InvoiceRow, PaperRow, PayoutRow
 from ledger.queries.invoices import file_of
 from ledger.queries.payouts import EarnedBy
 
@@ -27,6 +28,11 @@ def file_of_credit_note(row: CreditNoteRow, invoice: InvoiceRow) -> bytes:
     if row.state != "issued":
         raise CreditNoteUnknown(credit_id=row.pk)
     return file_of(row.pk) or pdf_of(credit_paper(row, invoice))
+
+
+def file_of_paper(row: PaperRow) -> bytes:
+    """Return the PDF of a statement, or of an owner's invoice, that whoever asks may see."""
+    return file_of(row.pk) or pdf_of(paper_of(row))
 
 
 def file_of_payout(

@@ -238,7 +238,7 @@ def detail_shown(row: InvoiceRow) -> dict[str, Any]:
         }
         for line in row.lines
     ]
-    return {**invoice_shown(row), "lines": lines, "taxes": _taxes(row.taxes)}
+    return {**invoice_shown(row), "lines": lines, "taxes": taxes_shown(row.taxes)}
 
 
 def note_shown(row: CreditNoteRow) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def note_shown(row: CreditNoteRow) -> dict[str, Any]:
         "lines": [
             {"line_id": each["line_id"], "amount": _written(each["nanos"])} for each in row.lines
         ],
-        "taxes": _taxes(row.taxes),
+        "taxes": taxes_shown(row.taxes),
         "net": _written(row.net_nanos),
         "tax": _written(row.tax_nanos),
         "total": _written(row.total_nanos),
@@ -289,7 +289,8 @@ def refused_shown(refused: Refused) -> dict[str, Any]:
     }
 
 
-def _taxes(taxes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def taxes_shown(taxes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the taxes of a document as answered."""
     return [
         {
             "code": tax["code"],

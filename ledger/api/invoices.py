@@ -70,7 +70,7 @@ class Invoices(Endpoint):
         `issued` names them. `refused` says which accounts could not be invoiced, and why. `left` is
         how many are still to be invoiced: ask again.
         """
-        asked, user_id = self.body(IssueInvoices), _platform_person(self.actor)
+        asked, user_id = self.body(IssueInvoices), platform_person(self.actor)
         period, now = read_period(asked["period"]), timezone.now()
         if asked.get("account_id") is None:
             outcome = invoicing.issue_month(
@@ -107,7 +107,7 @@ class InvoiceDetail(Endpoint):
         return Response(detail_shown(found.invoice(self.actor, number)))
 
 
-class _File(Endpoint):
+class DocumentFile(Endpoint):
     """A document as a file."""
 
     scopes = {}
@@ -119,7 +119,7 @@ class _File(Endpoint):
         return PlainJson(), "application/json"
 
 
-class InvoiceFile(_File):
+class InvoiceFile(DocumentFile):
     """An invoice as PDF."""
 
     scopes = {"GET": "billing:read"}
@@ -129,7 +129,7 @@ class InvoiceFile(_File):
     def get(self, request: Request, number: str) -> HttpResponse:
         """Send it: the same bytes each time."""
         row = found.invoice(self.actor, number)
-        return _sent(file_of_invoice(row), row.number)
+        return sent(file_of_invoice(row), row.number)
 
 
 class InvoiceCreditNotes(Endpoint):
@@ -142,7 +142,7 @@ class InvoiceCreditNotes(Endpoint):
     def post(self, request: Request, number: str) -> Response:
         """Ask to credit lines of it, or without lines all that is left; somebody else approves."""
         row = found.invoice(self.actor, number)
-        asked, user_id = self.body(AskCreditNote), _platform_person(self.actor)
+        asked, user_id = self.body(AskCreditNote), platform_person(self.actor)
         position = commands.ask_credit_note(
             self.store(),
             credit_id=self.command_id,
@@ -183,7 +183,7 @@ class CreditNoteDetail(Endpoint):
         return Response(note_shown(found.credit_note(self.actor, credit_id)))
 
 
-class CreditNoteFile(_File):
+class CreditNoteFile(DocumentFile):
     """An issued credit note as PDF."""
 
     scopes = {"GET": "billing:read"}
@@ -194,7 +194,7 @@ class CreditNoteFile(_File):
         """Send it: the same bytes each time."""
         row = found.credit_note(self.actor, credit_id)
         of = found.invoice(self.actor, row.invoice_number)
-        return _sent(file_of_credit_note(row, of), row.number)
+        return sent(file_of_credit_note(row, of), row.number)
 
 
 class CreditNoteApproved(Endpoint):
@@ -206,7 +206,7 @@ class CreditNoteApproved(Endpoint):
     @extend_schema(request=None, responses=WrittenAt)
     def post(self, request: Request, credit_id: UUID) -> Response:
         """Approve what somebody else asked for."""
-        user_id = _platform_person(self.actor)
+        user_id = platform_person(self.actor)
         position = commands.approve_credit_note(
             self.store(), credit_id, user_id=user_id, by=self.meta(), now=timezone.now()
         )
@@ -222,7 +222,7 @@ class CreditNoteDeclined(Endpoint):
     @extend_schema(request=None, responses=WrittenAt)
     def post(self, request: Request, credit_id: UUID) -> Response:
         """Decline what somebody asked for, or take back what one asked oneself."""
-        user_id = _platform_person(self.actor)
+        user_id = platform_person(self.actor)
         position = commands.decline_credit_note(
             self.store(), credit_id, user_id=user_id, by=self.meta(), now=timezone.now()
         )
@@ -264,14 +264,15 @@ class BillingDetails(Endpoint):
         return Response({"position": position})
 
 
-def _platform_person(actor: Actor) -> UserId:
+def platform_person(actor: Actor) -> UserId:
     """Return who issues or credits. Raises: InvoicesByPlatformOnly, PersonNeeded."""
     if not actor.has_platform_money:
         raise invoicing.InvoicesByPlatformOnly()
     return actor.need_person()
 
 
-def _sent(data: bytes, name: str) -> HttpResponse:
+def sent(data: bytes, name: str) -> HttpResponse:
+    """Answer a document as a file to be kept."""
     return HttpResponse(
         data,
         content_type="application/pdf",

@@ -54,7 +54,7 @@ def invoice_paper(row: InvoiceRow) -> Document:
         tables=(
             Table(
                 columns=LINES,
-                rows=tuple(_line(line, line["nanos"], row.currency) for line in row.lines),
+                rows=tuple(line_of(line, line["nanos"], row.currency) for line in row.lines),
                 totals=_totals(row),
             ),
         ),
@@ -82,7 +82,7 @@ def credit_paper(row: CreditNoteRow, invoice: InvoiceRow) -> Document:
             Table(
                 columns=LINES,
                 rows=tuple(
-                    _line(lines[each["line_id"]], each["nanos"], row.currency, quantity=False)
+                    line_of(lines[each["line_id"]], each["nanos"], row.currency, quantity=False)
                     for each in row.lines
                 ),
                 totals=_totals(row),
@@ -126,9 +126,10 @@ def paid_words(row: InvoiceRow) -> str:
     return f"{said} The tax was taken from it with this receipt." if row.tax_nanos else said
 
 
-def _line(
+def line_of(
     line: dict[str, Any], nanos: int, currency: str, *, quantity: bool = True
 ) -> tuple[str, ...]:
+    """Return a line of an invoice as a row of its table."""
     title = line["title"]
     if line["corrects"]:
         title += f" (adds to {line['corrects']})"

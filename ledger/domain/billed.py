@@ -13,6 +13,7 @@ TITLES: dict[LineCategory, str] = {
     "compensation": "Compensation for reclaimed leases",
     "credit": "Credits",
     "adjustment": "Adjustments",
+    "fee": "Fee of the platform",
 }
 
 
@@ -34,7 +35,7 @@ def category_of(kind: EntryKind) -> LineCategory | None:
             return None
         case "refund" | "dispute" | "reversal" | "processing":
             return None
-        case "payout" | "payout-paid" | "payout-back":
+        case "payout" | "payout-paid" | "payout-back" | "owner-tax":
             return None
         case _:
             assert_never(kind)

@@ -17,7 +17,7 @@ InvoiceKind = Literal["invoice", "internal", "receipt"]
 """invoice: to be paid. internal: what a cost centre used, billed inside its organisation.
 receipt: use that a prepaid account has paid for already."""
 
-LineCategory = Literal["use", "storage", "compensation", "credit", "adjustment"]
+LineCategory = Literal["use", "storage", "compensation", "credit", "adjustment", "fee"]
 TaxScheme = Literal["none", "eu-vat"]
 
 

@@ -206,7 +206,7 @@ class Invoices:
             raise NothingToInvoice(account_id=draft.account_id, period=str(draft.period))
         lines, treatments = _rounded(draft)
         net = sum(line.nanos for line in lines)
-        taxes = tuple(_taxed(treatment, lines, draft.currency) for treatment in treatments.values())
+        taxes = tuple(taxed(treatment, lines, draft.currency) for treatment in treatments.values())
         tax = sum(each.nanos for each in taxes)
         return [
             InvoiceIssued(
@@ -404,7 +404,8 @@ def _rounded(draft: Draft) -> tuple[tuple[InvoiceLine, ...], dict[str, Treatment
     return tuple(lines), treatments
 
 
-def _taxed(treatment: Treatment, lines: Sequence[InvoiceLine], currency: str) -> TaxTotal:
+def taxed(treatment: Treatment, lines: Sequence[InvoiceLine], currency: str) -> TaxTotal:
+    """Return the tax on the lines of one treatment: on their sum."""
     base = sum(line.nanos for line in lines if line.tax == treatment.code)
     return TaxTotal(
         code=treatment.code,

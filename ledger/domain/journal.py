@@ -39,6 +39,7 @@ from ledger.domain.return_events import (
     ProcessingFeePaid,
     ReturnEntry,
 )
+from ledger.domain.self_billing_events import OwnerTaxAdded
 from ledger.domain.span import Window
 
 EntryKind = Literal[
@@ -51,6 +52,7 @@ EntryKind = Literal[
     "payout",
     "payout-paid",
     "payout-back",
+    "owner-tax",
     "rounding",
     "tax",
     "credit",
@@ -72,6 +74,7 @@ EntryEvent = (
     | PayoutEntry
     | InvoiceEntry
     | ReturnEntry
+    | OwnerTaxAdded
 )
 """The events that are journal entries: each carries postings that sum to zero."""
 ENTRY_KINDS = (
@@ -79,6 +82,7 @@ ENTRY_KINDS = (
     *(PayoutRequested, PayoutCancelled, PayoutPaid, PayoutReturned, TransferReversed),
     *(InvoiceRounded, TaxCharged, InvoiceCredited, InvoiceWrittenOff),
     *(FundsReturned, FundsDisputed, EntryReversed, ProcessingFeePaid, UseCredited),
+    OwnerTaxAdded,
 )
 
 
@@ -97,8 +101,8 @@ def return_kind(event: ReturnEntry) -> EntryKind:
             return "use-credit"
 
 
-def invoice_kind(event: InvoiceEntry) -> EntryKind:
-    """Return the word for an entry that names its invoice or credit note."""
+def invoice_kind(event: InvoiceEntry | OwnerTaxAdded) -> EntryKind:
+    """Return the word for an entry that names its document."""
     match event:
         case InvoiceRounded():
             return "rounding"
@@ -108,6 +112,8 @@ def invoice_kind(event: InvoiceEntry) -> EntryKind:
             return "credit"
         case InvoiceWrittenOff():
             return "write-off"
+        case OwnerTaxAdded():
+            return "owner-tax"
 
 
 def entry_kind(event: EntryEvent) -> EntryKind:
@@ -131,7 +137,13 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "payout-paid"
         case PayoutCancelled() | PayoutReturned() | TransferReversed():
             return "payout-back"
-        case InvoiceRounded() | TaxCharged() | InvoiceCredited() | InvoiceWrittenOff():
+        case (
+            InvoiceRounded()
+            | TaxCharged()
+            | InvoiceCredited()
+            | InvoiceWrittenOff()
+            | OwnerTaxAdded()
+        ):
             return invoice_kind(event)
         case (
             FundsReturned()

@@ -37,7 +37,7 @@ def once(kind: EntryKind) -> Once | None:
     match kind:
         case "usage" | "storage" | "cost" | "processing":
             return None
-        case "payout" | "payout-paid" | "payout-back":
+        case "payout" | "payout-paid" | "payout-back" | "owner-tax":
             return None  # it moves what an owner earned; nobody pays for use by it
         case "funds":
             return Once("Purchase", "Funds paid in: {reference}", is_payment=True)

@@ -19,6 +19,8 @@ from ledger.models.invoices import (
     CreditNoteRow,
     DocumentFile,
     InvoiceRow,
+    PaperRow,
+    SelfBillingRow,
 )
 from ledger.models.money import (
     AccountRow,
@@ -96,6 +98,7 @@ __all__ = [
     "MemberRow",
     "NoticeRead",
     "NoticeWish",
+    "PaperRow",
     "ParkedReaction",
     "PartyNameRow",
     "PayeeRow",
@@ -110,6 +113,7 @@ __all__ = [
     "PostingSumRow",
     "ReceivableRow",
     "RequestKey",
+    "SelfBillingRow",
     "StorageChargeRow",
     "SubscriberRow",
     "TenantRow",

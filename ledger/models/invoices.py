@@ -10,6 +10,7 @@ from django.db.models import CheckConstraint, F, Q
 from ledger.models.money import PERIOD_LENGTH
 
 NUMBER_LENGTH = 40
+PAPER_NUMBER_LENGTH = 80
 
 
 class BillingDetailsRow(models.Model):
@@ -119,6 +120,74 @@ class CreditNoteRow(models.Model):
 
     def __str__(self) -> str:
         return self.number or f"credit note of {self.invoice_number}, {self.state}"
+
+
+class PaperRow(models.Model):
+    """A statement of a month, or an invoice that the platform issued for an owner.
+
+    kind: `PaperKind`. tenant_id: whose account it is. issuer, party: `PartyDetails`. period: the
+    month, or the settlement. lines, taxes: as in the event. total_nanos: the closing of a
+    statement. replaces: the number of an earlier one. email: where it is sent.
+    """
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    paper_id = models.UUIDField(primary_key=True)
+    kind = models.CharField(max_length=12)
+    number = models.CharField(max_length=PAPER_NUMBER_LENGTH)
+    issuer_id = models.UUIDField()
+    account_id = models.UUIDField()
+    account_kind = models.CharField(max_length=12)
+    account_title = models.CharField(max_length=200)
+    tenant_id = models.UUIDField(db_index=True)
+    subscriber_id = models.UUIDField(null=True)
+    issuer = models.JSONField()
+    party = models.JSONField()
+    party_name = models.CharField(max_length=200)
+    period = models.CharField(max_length=10)
+    currency = models.CharField(max_length=3)
+    opening_nanos = models.BigIntegerField()
+    lines = models.JSONField()
+    taxes = models.JSONField()
+    tax_nanos = models.BigIntegerField()
+    total_nanos = models.BigIntegerField()
+    held_nanos = models.BigIntegerField()
+    payout_id = models.UUIDField(null=True, db_index=True)
+    replaces = models.CharField(max_length=PAPER_NUMBER_LENGTH)
+    as_of = models.BigIntegerField()
+    position = models.BigIntegerField()
+    issued_at = models.DateTimeField()
+    email = models.CharField(max_length=254)
+    sha256 = models.CharField(max_length=64)
+    bytes = models.IntegerField()
+    sent_to = models.CharField(max_length=254)
+
+    class Meta:
+        indexes = [models.Index(fields=["account_id", "period"], name="ledger_paper_by_account")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["issuer_id", "number"], name="ledger_one_paper_a_number"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.number
+
+
+class SelfBillingRow(models.Model):
+    """Whether an owner agreed that the platform issues its invoices. ended_at: None: it holds."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    tenant_id = models.UUIDField(primary_key=True)
+    small_business = models.BooleanField()
+    wording = models.CharField(max_length=20)
+    agreed_by = models.UUIDField()
+    agreed_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} since {self.agreed_at:%Y-%m-%d}"
 
 
 class DocumentFile(models.Model):

@@ -17,7 +17,7 @@ from ledger.domain.receivable_events import CreditEvent, ReceivableEvent
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import BillingDetailsRow, CreditNoteRow, InvoiceRow
-from ledger.projections import receivables
+from ledger.projections import papers, receivables
 from ledger.rows import Rows
 
 
@@ -49,6 +49,8 @@ def project_invoices(recorded: Recorded, rows: Rows) -> None:
             rows.change(_kind_of(sent, rows), sent.document_id, sent_to=sent.email)
         case event if isinstance(event, ReceivableEvent | CreditEvent):
             receivables.project_receivable(event, rows)
+        case _:
+            papers.project_paper(recorded, rows)
 
 
 def _set_details(said: BillingDetailsSet, rows: Rows) -> None:
@@ -156,8 +158,9 @@ def _kind_of(
 INVOICES = Projection(
     name="ledger.invoices",
     project=project_invoices,
-    tables=(BillingDetailsRow, InvoiceRow, CreditNoteRow, *receivables.TABLES),
-    on=names_of(
+    tables=(BillingDetailsRow, InvoiceRow, CreditNoteRow, *receivables.TABLES, *papers.TABLES),
+    on=papers.ON
+    | names_of(
         BillingDetailsSet,
         InvoiceIssued,
         CreditNoteAsked,

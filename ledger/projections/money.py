@@ -51,6 +51,7 @@ from ledger.domain.return_events import (
     ProcessingFeePaid,
     ReturnEntry,
 )
+from ledger.domain.self_billing_events import OwnerTaxAdded
 from ledger.domain.wallet_events import WalletEvent
 from ledger.eventstore.codec import encode
 from ledger.eventstore.port import Recorded
@@ -117,15 +118,12 @@ def _project_beside(event: object, recorded: Recorded, rows: Rows) -> None:
             _post(billed, recorded, rows)
             payer = rows.get(AccountRow, billed.account_id).tenant_id
             assert payer is not None, "only an open account is invoiced"
-            _owe(
-                rows, str(periods.counts_in(_counts_from(billed), rows)), payer, None, billed.money
-            )
-        case InvoiceCredited() as credited:
-            _post(credited, recorded, rows)
-            payee = rows.get(AccountRow, credited.account_id).tenant_id
-            _owe(
-                rows, str(periods.counts_in(credited.at, rows)), PLATFORM_ID, payee, credited.money
-            )
+            month = str(periods.counts_in(_counts_from(billed), rows))
+            _owe(rows, month, payer, None, billed.money)
+        case InvoiceCredited() | OwnerTaxAdded() as given:
+            _post(given, recorded, rows)
+            payee = rows.get(AccountRow, given.account_id).tenant_id
+            _owe(rows, str(periods.counts_in(given.at, rows)), PLATFORM_ID, payee, given.money)
         case InvoiceWrittenOff() as given_up:
             _post(given_up, recorded, rows)
             depletion.begin_anew(given_up.account_id, rows)
@@ -391,7 +389,7 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.period
         case PayoutCancelled() | PayoutReturned():
             return entry.reason
-        case InvoiceRounded() | TaxCharged() | InvoiceCredited() | InvoiceWrittenOff():
+        case _:  # what a document made, or wrote off
             return entry.number
 
 
@@ -442,6 +440,7 @@ MONEY = Projection(
         TaxCharged,
         InvoiceCredited,
         InvoiceWrittenOff,
+        OwnerTaxAdded,
     )
     | payouts.ON
     | periods.ON

@@ -20,8 +20,18 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period
 from ledger.domain.reconciling import Difference, Leg, Pair
 from ledger.domain.rounding import lines_to_total, unit_of
+from ledger.domain.self_billing import NOT_SUPPLIED
 from ledger.domain.tax import tax_on
-from ledger.models import BillingDetailsRow, CreditNoteRow, InvoiceRow, PostingRow
+from ledger.models import (
+    BillingDetailsRow,
+    CreditNoteRow,
+    EarningRow,
+    InvoiceRow,
+    PaperRow,
+    PayoutRow,
+    PostingRow,
+    PostingSumRow,
+)
 from ledger.queries.closing import month
 
 _ON_INVOICES = """
@@ -60,7 +70,8 @@ def journal_and_invoices(period: Period, now: datetime) -> Leg:
     """Compare what the journal charges in a month with its invoices, and those with their lines.
 
     Of each invoice: its charges, its rounding and tax, and its lines. Of each credit note: its
-    entry. Charges that are on no invoice are told by account: `in-flight` where none was issued
+    entry; of each invoice for an owner what it earned, and its tax; of each statement its closing.
+    Charges that are on no invoice are told by account: `in-flight` where none was issued
     yet, `late` where they came after it; unless closed months are invoiced by themselves, where
     none is missing.
     """
@@ -76,6 +87,13 @@ def journal_and_invoices(period: Period, now: datetime) -> Leg:
     for note in notes.order_by("number").iterator():
         given = _posted(note.account_id, note.number, "credit")
         pairs.append(Pair(note.number, f"{note.currency} nanos", given, note.total_nanos))
+    papers = PaperRow.objects.filter(issued_at__gte=within.starts_at, issued_at__lt=within.ends_at)
+    for paper in papers.filter(kind="self-billed").order_by("number").iterator():
+        pairs += _of_owner(paper)
+    stated = PaperRow.objects.filter(kind="statement", period=str(period)).order_by("-position")
+    if month(period).state == "closed":
+        newest = {paper.account_id: paper for paper in reversed(stated)}
+        pairs += [_of_statement(paper) for paper in newest.values()]
     missing = _not_invoiced(period)
     pairs += [pair for pair, _ in missing]
     differences += [difference for _, difference in missing if difference is not None]
@@ -96,6 +114,25 @@ def _of_invoice(row: InvoiceRow, charged: int) -> Iterator[Pair]:
     yield Pair(f"{row.number}, rounding and tax", unit, posted, residue + row.tax_nanos)
     said = sum(line["nanos"] for line in row.lines) + sum(tax["nanos"] for tax in row.taxes)
     yield Pair(f"{row.number}, total", unit, said, row.total_nanos)
+
+
+def _of_owner(row: PaperRow) -> Iterator[Pair]:
+    unit = f"{row.currency} nanos"
+    assert row.payout_id is not None, "it is of a settlement"
+    payout = PayoutRow.objects.get(pk=row.payout_id)
+    earned = EarningRow.objects.filter(account_id=row.account_id, round=payout.round)
+    supplied = earned.exclude(kind__in=NOT_SUPPLIED).aggregate(sum=Sum("nanos"))["sum"]
+    yield Pair(row.number, unit, int(supplied or 0), sum(line["exact_nanos"] for line in row.lines))
+    posted = _posted(row.account_id, row.number, "owner-tax")
+    yield Pair(f"{row.number}, tax", unit, posted, row.tax_nanos)
+    said = sum(line["nanos"] for line in row.lines) + sum(tax["nanos"] for tax in row.taxes)
+    yield Pair(f"{row.number}, total", unit, said, row.total_nanos)
+
+
+def _of_statement(row: PaperRow) -> Pair:
+    sums = PostingSumRow.objects.filter(account_id=row.account_id, period__lte=row.period)
+    closing = int(sums.aggregate(sum=Sum("nanos"))["sum"] or 0)
+    return Pair(row.number, f"{row.currency} nanos", closing, row.total_nanos)
 
 
 def _posted(account_id: UUID, number: str, *kinds: str) -> int:

@@ -16,6 +16,7 @@ from . import (
     copying,
     credit_notes,
     disputes,
+    documents,
     ending,
     files,
     hosts,
@@ -140,6 +141,7 @@ app.add_typer(spending.app, name="budgets")
 app.add_typer(invoices.app, name="invoices")
 app.add_typer(credit_notes.app, name="credit-notes")
 app.add_typer(disputes.app, name="disputes")
+app.add_typer(documents.app, name="documents")
 
 
 def _version(wanted: bool) -> None:

@@ -59,6 +59,12 @@ ONE = (
     ("paid_on", "paid on"),
     ("reason", "reason"),
 )
+AGREED = (
+    ("tenant_id", "owner"),
+    ("agreed_at", "agreed"),
+    ("small_business", "small enterprise"),
+    ("ended_at", "ended"),
+)
 FILES = (
     ("message_id", "file"),
     ("format", "format"),
@@ -246,6 +252,26 @@ def bank_notice(
     text = file.read_text(encoding="utf-8-sig")
     found = session.client.post("bank-notices", {"content": text})["data"]
     session.printer.table(found, HEARD, empty="The file has no lines.")
+
+
+@app.command("self-billing")
+def self_billing(
+    context: typer.Context,
+    agree: Annotated[
+        bool | None, typer.Option("--agree/--end", help="agree to it, or end it; else show it")
+    ] = None,
+    small_business: Annotated[
+        bool, typer.Option("--small-business", help="no VAT, as a small enterprise")
+    ] = False,
+) -> None:
+    """Let the platform issue your invoices, one with each settlement; see `documents list`."""
+    session = session_of(context)
+    if agree is None:
+        session.printer.table(session.client.all("self-billing"), AGREED, empty="Not agreed.")
+        return
+    asked = {"agreed": agree, **({"small_business": small_business} if agree else {})}
+    done = session.client.put("self-billing", asked)
+    session.printer.done(done, "Agreed." if agree else "Ended.")
 
 
 @app.command()

@@ -58,6 +58,7 @@ PLATFORM_ONLY = {
     "POST quotas/half-life",
     "POST quotas/least-run",
     "POST quotas/listings",
+    "POST documents",
     "POST invoices",
     "POST invoices/<str:number>/credit-notes",
     "POST invoices/<str:number>/payments",
@@ -293,6 +294,7 @@ BODIES: Mapping[str, Body] = {
     "POST disputes/<uuid:dispute_id>/dismiss": lambda its, own: {"reason": "mine"},
     "POST bank-notices": lambda its, own: {"content": "<mine/>"},
     "POST bank-files": lambda its, own: {"format": "csv", "currency": "USD"},
+    "PUT self-billing": lambda its, own: {"agreed": False},
     "PUT payees/<uuid:payee_id>/schedule": lambda its, own: {"schedule": "monthly"},
     "POST payees/<uuid:payee_id>/bank-details": lambda its, own: {
         "name": "mine",
@@ -310,6 +312,7 @@ BODIES: Mapping[str, Body] = {
         "reason": "mine",
     },
     "PUT payees/<uuid:payee_id>/channel": lambda its, own: {"channel": "stripe"},
+    "POST documents": lambda its, own: {"period": "2026-01"},
     "POST invoices": lambda its, own: {
         "period": "2026-01",
         "account_id": str(its.ids["account_id"]),

@@ -60,6 +60,7 @@ from ledger.domain.invoice_events import (
 )
 from ledger.domain.money import NANOS_PER_UNIT, Money, Rate
 from ledger.domain.notices import To, notice_id_of
+from ledger.domain.paper_events import StatementIssued, StatementLine
 from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
 from ledger.domain.payout_events import BankDetailsProposed, PayoutRequested
 from ledger.domain.periods import Period
@@ -521,6 +522,34 @@ def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:
     )
 
 
+def _statement(party: Party, title: str, now: datetime) -> StatementIssued:
+    """Return the statement of a month of a party's account."""
+    ids = party.ids
+    ids["paper_id"] = uuid4()
+    return StatementIssued(
+        issuer_id=PLATFORM_ID,
+        statement_id=ids["paper_id"],
+        number=f"STM-2026-{int(ids['paper_id']) % 10**12}",
+        account_id=AccountId(ids["account_id"]),
+        account_kind="chargeback",
+        account_title=title,
+        tenant_id=TenantId(ids["tenant_id"]),
+        subscriber_id=SubscriberId(ids["subscriber_id"]),
+        issuer=PartyDetails(name="Offpeak"),
+        party=PartyDetails(name=title),
+        period="2026-01",
+        currency="USD",
+        opening_nanos=0,
+        lines=(StatementLine(kind="usage", title=title, nanos=-UNITS),),
+        closing_nanos=-UNITS,
+        held_nanos=0,
+        as_of=1,
+        replaces="",
+        by_user=None,
+        at=now,
+    )
+
+
 def _bill(party: Party, title: str, by: Meta, now: datetime) -> None:
     """Issue an invoice, and credit part of it: the number is an id of its own that counts."""
     ids = party.ids
@@ -592,6 +621,7 @@ def _bill(party: Party, title: str, by: Meta, now: datetime) -> None:
         at=now,
     )
     append(f"invoices-{PLATFORM_ID}", invoice, asked, note, by=by)
+    append(f"statements-{PLATFORM_ID}", _statement(party, title, now), by=by)
     details = BillingDetailsSet(
         party_id=ids["tenant_id"],
         tenant_id=TenantId(ids["tenant_id"]),

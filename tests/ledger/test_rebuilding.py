@@ -41,8 +41,10 @@ from ledger.domain.gl_mapping import GlMappingSet
 from ledger.domain.ids import BidId
 from ledger.domain.invoice_events import BillingDetailsSet, CreditNoteAsked, InvoiceIssued
 from ledger.domain.notice_events import NoticeGiven
+from ledger.domain.paper_events import StatementIssued
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.payout_events import BankFileWritten, PayoutRequested
+from ledger.domain.self_billing_events import SelfBillingAgreed
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Expect, NewEvent, Recorded
@@ -173,10 +175,11 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     short = replace(example(AccountRunsOut), account_id=waits.account_id)
     add(store, f"account-watch-{waits.account_id}", short)
     add(store, f"periods-{PLATFORM_ID}", replace(example(PeriodClosed), period="2020-01"))
-    details = example(BillingDetailsSet)
-    add(store, f"billing-{details.party_id}", details)
+    add(store, f"billing-{example(BillingDetailsSet).party_id}", example(BillingDetailsSet))
     issued = replace(example(InvoiceIssued), total_nanos=14)
     add(store, f"invoices-{PLATFORM_ID}", issued, example(CreditNoteAsked))
+    add(store, f"statements-{PLATFORM_ID}", example(StatementIssued))
+    add(store, f"selfbilling-{PLATFORM_ID}", example(SelfBillingAgreed))
     contested = example(DisputeOpened)
     said = replace(example(DisputeSaid), dispute_id=contested.dispute_id)
     add(store, f"dispute-{contested.dispute_id}", contested, said)

@@ -7,17 +7,12 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.test import Client
 
-from ledger import commands
-from ledger.commands import closing
-from ledger.domain.ids import HoldId, LeaseId, UserId
-from ledger.domain.money import Money, Rate
 from ledger.domain.periods import Period
-from ledger.domain.span import Window
-from ledger.models import CreditNoteRow, InboxRow, InvoiceRow
+from ledger.models import CreditNoteRow, InboxRow, InvoiceRow, PaperRow
+from tests.pages.papered import close, issue, post, used
 from tests.pages.reading import html
-from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
+from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
 
@@ -25,49 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def invoiced(world: World) -> World:
     """Return a month that is soft-closed, in which the consumer's unit used an hour."""
-    period = Period.of(world.now.replace(day=1) - timedelta(days=1))
-    hold_id = HoldId(uuid4())
-    start = period.window.starts_at
-    commands.place_hold(
-        world.store,
-        account_id=world.account_id,
-        hold_id=hold_id,
-        money=Money(10_000_000_000),
-        purpose="bid:1",
-        by=BY,
-        now=start,
-    )
-    commands.capture_usage(
-        world.store,
-        account_id=world.account_id,
-        hold_id=hold_id,
-        lease_id=LeaseId(uuid4()),
-        window=Window(start, start + timedelta(hours=1)),
-        gpu_millis=3_600_000,
-        price=Rate(1_730_000_001),
-        fee_ppm=80_000,
-        owner_millis=((world.tenant(OWNER), 3_600_000),),
-        platform_id=world.tenant(PLATFORM),
-        cost_centre="CI-2100",
-        by=BY,
-        now=start + timedelta(hours=2),
-    )
-    closing.soft_close_period(world.store, period, user_id=UserId(uuid4()), by=BY, now=world.now)
-    world.settle()
-    return world
-
-
-def post(client: Client, world: World, path: str, **form: str) -> str:
-    answer = client.post(f"/invoices/{path}", form, follow=False)
-    world.settle()
-    if answer.status_code == 302:
-        answer = client.get(answer["Location"])
-    return html(answer.content)
-
-
-def issue(client: Client, world: World) -> str:
-    period = Period.of(world.now.replace(day=1) - timedelta(days=1))
-    return post(client, world, "issue", period=str(period))
+    return used(world)
 
 
 def test_finance_issues_a_month_and_the_payer_reads_it(invoiced: World) -> None:
@@ -174,3 +127,32 @@ def test_a_unit_is_named_apart_from_its_organisation(invoiced: World) -> None:
     row = InvoiceRow.objects.get()
     assert (row.payer["name"], row.payer["purchase_order"]) == ("Vision lab", "PO-4711")
     assert "PO-4711" in html(grace.get(f"/invoices/{row.number}").content)
+
+
+def test_a_closed_month_is_stated_and_read_by_whose_account_it_is(invoiced: World) -> None:
+    joan, grace = invoiced.member(PLATFORM, "finance"), invoiced.member(CONSUMER, "finance")
+    ada = invoiced.member(OWNER, "owner")
+    period = Period.of(invoiced.now.replace(day=1) - timedelta(days=1))
+    refused = joan.post("/documents/issue", {"period": str(period)})
+    assert refused.status_code == 422
+    assert "A statement is of a closed month" in html(refused.content)
+    close(invoiced)
+    assert "To be issued" in html(joan.get("/documents").content)
+    assert grace.post("/documents/issue", {"period": str(period)}).status_code == 403
+
+    answer = joan.post("/documents/issue", {"period": str(period)}, follow=True)
+    invoiced.settle()
+
+    assert "2 issued for" in html(answer.content)
+    page = html(joan.get("/documents").content)
+    assert "To be issued" not in page and "STM-" in page
+    paid = PaperRow.objects.get(account_id=invoiced.account_id)
+    earned = PaperRow.objects.get(account_kind="earnings")
+    shown = html(grace.get(f"/documents/{paid.pk}").content)
+    assert "Use of GPUs" in shown and "Closing" in shown and "1.73" in shown
+    assert grace.get(f"/documents/{earned.pk}").status_code == 404
+    assert ada.get(f"/documents/{paid.pk}").status_code == 404
+    shown = html(ada.get(f"/documents/{earned.pk}").content)
+    assert "Consumers paid" in shown and "$0.14" in shown
+    assert ada.get(f"/documents/{earned.pk}/pdf").content.startswith(b"%PDF-")
+    assert invoiced.member(CONSUMER, "consumer").get("/documents").status_code == 403

@@ -13,7 +13,7 @@ from config.site.pages.finance import burst, costs, entries, export_runs, matrix
 from config.site.pages.finance import views as finance
 from config.site.pages.folders import views as folders
 from config.site.pages.invoices import details as billing_details
-from config.site.pages.invoices import owed
+from config.site.pages.invoices import owed, papers
 from config.site.pages.invoices import views as invoices
 from config.site.pages.lab import views as lab
 from config.site.pages.leases import idle
@@ -29,7 +29,7 @@ from config.site.pages.organisations import parts as organisation_parts
 from config.site.pages.organisations import views as organisations
 from config.site.pages.owners import agents, health, hosts
 from config.site.pages.owners import dashboard as owner
-from config.site.pages.payouts import banks, over_stripe
+from config.site.pages.payouts import banks, over_stripe, self_billing
 from config.site.pages.payouts import one as payout
 from config.site.pages.payouts import views as payouts
 from config.site.pages.policies import apply_plan as policies_together
@@ -129,6 +129,7 @@ page_urls: list[URLPattern] = [
     path("finance/months/<str:period>/approve", months.approve),
     path("finance/months/<str:period>/decline", months.decline),
     path("payouts", payouts.index),
+    path("payouts/self-billing", self_billing.set_agreement),
     path("payouts/files", payouts.write_file),
     path("payouts/bank-notice", banks.hear),
     path("payouts/files/<uuid:file_id>", payouts.load_file),
@@ -170,6 +171,10 @@ page_urls: list[URLPattern] = [
     path("wallet/refunds/<uuid:refund_id>", wallet.decide),
     path("wallet/top-ups/<uuid:payment_id>", wallet.payment),
     path("wallet/top-ups/<uuid:payment_id>/state", wallet.payment_state),
+    path("documents", papers.index),
+    path("documents/issue", papers.issue),
+    path("documents/<uuid:paper_id>", papers.one),
+    path("documents/<uuid:paper_id>/pdf", papers.file),
     path("invoices", invoices.index),
     path("invoices/issue", invoices.issue),
     path("invoices/billing-details", billing_details.index),

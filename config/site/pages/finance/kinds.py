@@ -22,6 +22,7 @@ KINDS = {
     "payout": "Payouts",
     "payout-paid": "Payouts that were paid",
     "payout-back": "Payouts that came back",
+    "owner-tax": "VAT on self-billed invoices",
 }
 ACCOUNT_KINDS = {
     "prepaid": "a unit's money, added before it is used",

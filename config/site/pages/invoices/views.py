@@ -168,7 +168,7 @@ def _owed(
 def file(request: HttpRequest, number: str) -> HttpResponse:
     """Send an invoice as PDF."""
     row: InvoiceRow = queries.invoice(_reader(request), number)
-    return _pdf(file_of_invoice(row), row.number)
+    return pdf(file_of_invoice(row), row.number)
 
 
 @require_safe
@@ -176,7 +176,7 @@ def note_file(request: HttpRequest, credit_id: UUID) -> HttpResponse:
     """Send a credit note as PDF."""
     actor = _reader(request)
     row = queries.credit_note(actor, credit_id)
-    return _pdf(file_of_credit_note(row, queries.invoice(actor, row.invoice_number)), row.number)
+    return pdf(file_of_credit_note(row, queries.invoice(actor, row.invoice_number)), row.number)
 
 
 @require_POST
@@ -237,7 +237,8 @@ def token_of(request: HttpRequest) -> UUID:
         return uuid4()
 
 
-def _pdf(data: bytes, name: str) -> HttpResponse:
+def pdf(data: bytes, name: str) -> HttpResponse:
+    """Send a document as a file to be kept."""
     return HttpResponse(
         data,
         content_type="application/pdf",

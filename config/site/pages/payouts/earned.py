@@ -20,6 +20,7 @@ KINDS = {
     "use-credit": "Given back after disputes",
     "storage": "Storage",
     "payout-back": "Payouts that came back",
+    "owner-tax": "VAT on self-billed invoices",
 }
 
 

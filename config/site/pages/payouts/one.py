@@ -29,6 +29,7 @@ from ledger.papers import file_of_payout
 from ledger.queries import connect as over_stripe
 from ledger.queries import money, people
 from ledger.queries import payouts as queries
+from ledger.queries.papers import papers
 
 LINES_SHOWN = 200
 """Lines of a statement on the page; the CSV has all."""
@@ -73,6 +74,7 @@ def show_one(
             [*amounts, row.opening_nanos, row.closing_nanos, row.nanos], row.currency
         ),
         "names": {key: names[key].title if key in names else "somebody" for key in who},
+        "bills": papers(actor).filter(payout_id=row.payout_id),
         "pays": actor.has_platform_money,
         "asked_by_me": row.requested_by is not None and row.requested_by == actor.user_id,
         "approved_by_me": actor.user_id in row.approved_by,

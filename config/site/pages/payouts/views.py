@@ -34,6 +34,7 @@ from ledger.domain.money import decimal_of, nanos_of
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period
 from ledger.domain.refusal import Refusal
+from ledger.domain.self_billing import AGREEMENT
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.exports.bank_files import MEDIA_TYPES, name_of
@@ -41,6 +42,7 @@ from ledger.models import PayeeRow
 from ledger.queries import money
 from ledger.queries import payouts as queries
 from ledger.queries.connect import bank_payouts
+from ledger.queries.papers import self_billing
 from ledger.queries.platform_earnings import kept_by_platform
 from ledger.vault import default_vault
 
@@ -106,6 +108,8 @@ def show(
         "came_from_stripe": request.GET.get("stripe", ""),
         "wait": paying.terms().details_wait_seconds * 1_000,  # shown as a duration
         "token": uuid4(),
+        "agreement": AGREEMENT,
+        "self_billing": self_billing(actor).filter(pk=actor.tenant_id, ended_at=None).first(),
     }
     context["earned"] = earned_by(actor, context["payees"], context["by"])
     invalid = any(form is not None and form.errors for form in (details, schedule, country, told))
