@@ -24,7 +24,10 @@ def money_loops(env: Env) -> tuple[Loop, ...]:
         Loop(
             "money-waits",
             5.0,
-            lambda store, now: marketplace.loops.go_on_where_there_is_money(store, now=now),
+            lambda store, now: (
+                marketplace.loops.see_to_money_that_is_gone(store, now=now)
+                + marketplace.loops.go_on_where_there_is_money(store, now=now)
+            ),
         ),
         Loop(
             "account-watch",

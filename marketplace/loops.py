@@ -20,6 +20,7 @@ from marketplace.commands.chains import go_on_with_money
 from marketplace.commands.extending import extend_when_due
 from marketplace.commands.moving import ask_for_move
 from marketplace.commands.spending import note_spending
+from marketplace.commands.unfunded import go_on_as_before, pause_without_money
 from marketplace.domain.bids.routing import PAUSE, better
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.lease import NONE_TOLD, Contacts, Lease, LeaseUnknown
@@ -29,6 +30,7 @@ from marketplace.queries.leases import due_leases
 from marketplace.queries.money_waits import may_go_on, waits_to_look_at
 from marketplace.queries.moving import Waiting, looks, waiting_bids
 from marketplace.queries.spending import counted_now, tenants_with_budgets
+from marketplace.queries.unfunded import told_of_it, without_money
 
 BATCH = 500
 STUCK = "lease.stuck"
@@ -142,6 +144,29 @@ def go_on_where_there_is_money(store: EventStore, *, now: datetime) -> int:
         go_on,
         event="bid.waits-for-money",
         told=lambda bid_id: {"bid": str(bid_id)},
+    )
+
+
+def see_to_money_that_is_gone(store: EventStore, *, now: datetime) -> int:
+    """Tell and pause work whose account a bank took too much from, or let it go on.
+
+    Returns: how many leases were looked at.
+    """
+    gone = without_money()
+    again = sorted(set(told_of_it()) - set(gone))
+
+    def pause(found: tuple[LeaseId, BidId]) -> int:
+        lease_id, bid_id = found
+        pause_without_money(store, lease_id=lease_id, bid_id=bid_id, by=WITH_MONEY, now=now)
+        return 1
+
+    def go_on(found: tuple[LeaseId, BidId]) -> int:
+        go_on_as_before(store, lease_id=found[0], by=WITH_MONEY, now=now)
+        return 1
+
+    done = each_alone(gone, pause, event="lease.not-paused", told=lambda each: _lease(each[0]))
+    return done + each_alone(
+        again, go_on, event="lease.not-paused", told=lambda each: _lease(each[0])
     )
 
 

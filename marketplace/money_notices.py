@@ -12,7 +12,7 @@ from ledger.domain.notices import To
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
 from marketplace.domain.bids.bid import Bid
-from marketplace.domain.facts.close_reasons import WITHOUT_MONEY
+from marketplace.domain.facts.close_reasons import FUNDS_TAKEN, WITHOUT_MONEY
 from marketplace.domain.facts.events import (
     BidAwaitsMoney,
     BidChainEnded,
@@ -68,22 +68,25 @@ def tell_of_step(recorded: Recorded, store: EventStore) -> None:
     """Tell a lease's unit that its next step is not covered, as long as money can still help."""
     event = recorded.event
     assert isinstance(event, ExtensionRefused)
-    if event.reason not in WITHOUT_MONEY:
+    if event.reason not in (*WITHOUT_MONEY, FUNDS_TAKEN):
         return
     lease = load(store, Lease, event.lease_id)
     assert lease is not None
-    until = _said(lease.ends_at)
+    until = _said(event.ends_at if event.reason == FUNDS_TAKEN else lease.ends_at)
     then = (
         "its work is paused, and goes on by itself after a top-up" if event.pausing else "it ends"
     )
     short = SHORT.get(event.reason, "The account")
+    lacks = "does not cover its next step"
+    if event.reason == FUNDS_TAKEN:
+        lacks = "is below zero, since a bank took a payment back"
     give_notice(
         store,
         to=To(tenant_id=lease.terms.tenant_id, subscriber_id=lease.terms.subscriber_id),
         topic="money",
         key=f"step:{event.lease_id}:{event.ends_at.isoformat()}:{event.reason}",
         title=f"A lease has no money to go on after {until}",
-        body=f"{short} does not cover its next step. It runs until {until}; then {then}.",
+        body=f"{short} {lacks}. It runs until {until}; then {then}.",
         link=f"/leases/{event.lease_id}",
         facts={"lease_id": str(event.lease_id), "ends_at": lease.ends_at.isoformat()},
         by=Meta.because(recorded, policy="tell-of-step"),

@@ -44,6 +44,12 @@ def left_on(account_ids: Collection[AccountId | UUID]) -> dict[AccountId, int | 
     return {AccountId(row.pk): 0 if row.pk in stopped else _left(row) for row in rows}
 
 
+def too_far_below() -> list[AccountId]:
+    """Return the accounts that are further below zero than they may be: banks took money back."""
+    rows = AccountRow.objects.filter(short_nanos__gt=0).order_by("account_id")
+    return [AccountId(pk) for pk in rows.values_list("account_id", flat=True)]
+
+
 def _left(row: AccountRow) -> int | None:
     return None if row.overdraft_nanos is None else row.available_nanos + row.overdraft_nanos
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from ledger.rows import Rows
+from marketplace.domain.facts.close_reasons import FUNDS_BACK
 from marketplace.domain.facts.events import (
     ExtensionDeclined,
     ExtensionGranted,
@@ -18,6 +19,9 @@ from marketplace.projections.lease_shares import set_phase
 
 def note_extension(asked: ExtensionRequested | ExtensionRefused, rows: Rows) -> None:
     """Note what is asked of the engine, or why it is not."""
+    if isinstance(asked, ExtensionRefused) and asked.reason == FUNDS_BACK:
+        no_longer_warned(rows.change(LeaseRow, asked.lease_id, extension=None), rows)
+        return
     answer, reason = "asked", ""
     if isinstance(asked, ExtensionRefused):
         answer, reason = "refused", asked.reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -76,9 +76,16 @@ class Dry(World):
     def lease(self) -> LeaseRow:
         return LeaseRow.objects.get(bid_id=self.bid_id)
 
+    def stop(self, now: datetime) -> None:
+        """Let the hosts stop the work that they were asked to stop, and all be charged."""
+        self._charge_until(now)
+
     def end(self) -> None:
         """Let the lease's time be over, its work gone, and all of its time be charged."""
-        lease, now = self.lease, self.lease.ends_at
+        self._charge_until(self.lease.ends_at)
+
+    def _charge_until(self, now: datetime) -> None:
+        lease = self.lease
         advance_leases(self.store, now=now, start_grace=GRACE)
         for host_id in lease.host_ids:
             leases.lease_stopped(
@@ -90,13 +97,13 @@ class Dry(World):
                 now=now,
             )
         self.settle()
-        millis = 7_200_000
+        millis = int((now - lease.starts_at) / timedelta(milliseconds=1))
         commands.capture_usage(
             self.store,
             account_id=self.account_id,
             hold_id=HoldId(self.bid_id),
             lease_id=LeaseId(lease.lease_id),
-            window=Window(lease.starts_at, lease.ends_at),
+            window=Window(lease.starts_at, now),
             gpu_millis=millis,
             price=Rate(2 * UNIT),
             fee_ppm=50_000,

@@ -49,6 +49,8 @@ EXTENSION_REASONS: dict[str, str] = {
     "quota": "a quota or a limit leaves no room for it",
     "funds-insufficient": "the account does not have the money for it",
     "budget-spent": "the bid's budget does not cover it",
+    "funds-taken-back": "a bank took the account's money back; then the work is paused",
+    "funds-there-again": "the account has its money again",
 }
 
 

@@ -25,6 +25,7 @@ MOVED = 306
 TAKEN_BACK = 307
 MONEY_SPENT = 401
 AWAITS_MONEY = 402
+MONEY_TAKEN = 403
 NEVER_STARTED = 501
 START_FAILED = 502
 WORK_LOST = 503
@@ -58,6 +59,7 @@ REASONS: dict[int, str] = {
     TAKEN_BACK: "The cloud took the rented machine back, after a warning.",
     MONEY_SPENT: "There was no money for the lease to go on.",
     AWAITS_MONEY: "There was no money for the next step: the work is paused until there is.",
+    MONEY_TAKEN: "A bank took the account's money back: the work is paused until there is some.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
     WORK_LOST: "The host lost the work while it ran.",
@@ -95,8 +97,12 @@ CUT_SHORT = FAULTS | {
     MOVED,
     TAKEN_BACK,
     AWAITS_MONEY,
+    MONEY_TAKEN,
 }
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
+
+FUNDS_TAKEN, FUNDS_BACK = "funds-taken-back", "funds-there-again"
+"""Why work is to be paused before its time, and that it goes on after all."""
 
 WITHOUT_MONEY = frozenset({"funds-insufficient", "budget-spent", "budget-used-up"})
 """Why an extension is refused where its consumer could not pay for it."""

@@ -10,7 +10,7 @@ from config.site.parts.figures import amount_text, count_text, local, size_text
 from ledger.domain.event import Event
 from ledger.eventstore.port import Recorded
 from marketplace.domain.clearing.extension import EXTENSION_REASONS
-from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.facts.close_reasons import FUNDS_BACK, FUNDS_TAKEN, REASONS
 from marketplace.domain.facts.events import (
     CutWithdrawn,
     ExtensionRefused,
@@ -103,9 +103,7 @@ def _step(recorded: Recorded) -> Step | None:
         case ExtensionRequested() as event:
             return Step(event.at, "Extension asked for", f"Until {local(event.ends_at)}.")
         case ExtensionRefused() as event:
-            because = EXTENSION_REASONS.get(event.reason, event.reason)
-            detail = f"Until {local(event.ends_at)}: {because}."
-            return Step(event.at, "It cannot extend automatically", detail, "warn")
+            return _not_extended(event)
         case LeaseExtended() as event:
             return Step(event.at, "Extended", f"Now until {local(event.ends_at)}.", "good")
         case LeaseRepriced() as event:
@@ -126,6 +124,16 @@ def _step(recorded: Recorded) -> Step | None:
             return Step(event.at, title, detail, "bad" if event.failed else "")
         case claim:
             return _claim(claim)
+
+
+def _not_extended(event: ExtensionRefused) -> Step:
+    because = EXTENSION_REASONS.get(event.reason, event.reason)
+    detail = f"Until {local(event.ends_at)}: {because}."
+    if event.reason == FUNDS_TAKEN:
+        return Step(event.at, "Its money is gone", detail, "warn")
+    if event.reason == FUNDS_BACK:
+        return Step(event.at, "Its money is there again", detail, "good")
+    return Step(event.at, "It cannot extend automatically", detail, "warn")
 
 
 def _taken_back(event: ReclaimRequested) -> Step:
