@@ -19,7 +19,7 @@ _CELLS = """
 SELECT payer.tenant_id,
        CASE WHEN %(all)s OR payer.tenant_id = %(mine)s THEN payer.subscriber_id END,
        other.tenant_id, entry.currency,
-       sum(greatest(line.nanos, 0)), sum(greatest(-line.nanos, 0)), count(DISTINCT entry.entry_id)
+       sum(greatest(line.nanos, 0)), sum(greatest(-line.nanos, 0))
   FROM ledger_journalentryrow entry
   JOIN ledger_accountrow payer
     ON payer.account_id = entry.account_id AND payer.kind = ANY(%(paying)s)
@@ -40,7 +40,7 @@ class Cell:
 
     unit_id: None: of the organisation itself, or a unit of another one, which is its own affair.
     other_id: None: accounts that nobody opened yet. gross_nanos: charged; against_nanos: what the
-    other came to owe the unit, by compensation and credits. entries: how many there were.
+    other came to owe the unit, by compensation and credits.
     """
 
     tenant_id: UUID
@@ -49,7 +49,6 @@ class Cell:
     currency: str
     gross_nanos: int
     against_nanos: int
-    entries: int
 
     @property
     def nanos(self) -> int:
@@ -86,9 +85,8 @@ def owed(actor: Actor, first: Period, last: Period) -> list[Cell]:
                 currency=currency,
                 gross_nanos=int(gross),
                 against_nanos=int(against),
-                entries=entries,
             )
-            for tenant_id, unit_id, other_id, currency, gross, against, entries in cursor
+            for tenant_id, unit_id, other_id, currency, gross, against in cursor
         ]
 
 

@@ -120,8 +120,7 @@ def test_the_entries_of_a_cell_are_what_it_is_made_of() -> None:
         wanted = Wanted(first=JANUARY, last=JANUARY, only=only, with_id=cell.other_id)
         theirs = accounts_of_party(cell.other_id)
         found = list(entries(AUDITOR, wanted))
-        assert len(found) == cell.entries
-        assert sum(moved(row, key) for row in found for key in theirs) == cell.nanos
+        assert found and sum(moved(row, key) for row in found for key in theirs) == cell.nanos
 
 
 def test_several_months_are_the_sum_of_each() -> None:
@@ -143,7 +142,8 @@ def test_an_owner_sees_who_owes_it_and_nothing_of_their_units() -> None:
     for cell in cells:
         wanted = Wanted(first=JANUARY, last=JANUARY, payer_id=cell.tenant_id, with_id=cell.other_id)
         found = [row for row in entries(OWNER_FINANCE, wanted) if row.currency == cell.currency]
-        assert len(found) == cell.entries
+        theirs = accounts_of_party(book.OWNER)
+        assert sum(moved(row, key) for row in found for key in theirs) == cell.nanos
 
 
 def test_an_entry_shows_others_as_one_line_and_strangers_nothing() -> None:

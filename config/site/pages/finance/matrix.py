@@ -30,7 +30,6 @@ class Shown:
 
     gross_nanos: int
     against_nanos: int
-    entries: int
     href: str
     own: bool = False
     column: str = ""
@@ -182,7 +181,6 @@ def _sum(cells: Sequence[Cell], href: str, column: str = "") -> Shown:
         column=column,
         gross_nanos=sum(each.gross_nanos for each in cells),
         against_nanos=sum(each.against_nanos for each in cells),
-        entries=sum(each.entries for each in cells),
         href=href,
         own=all(each.is_own for each in cells),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ledger.domain.accounts import Account
+from ledger.domain.disputes import Dispute
 from ledger.domain.invoices import Invoices
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.payees import Payee
@@ -43,6 +44,9 @@ def way_to(store: EventStore, row: JournalEntryRow, *, bid_id: UUID | None) -> l
         return []
     found = {own.id: own}
     streams = list(_streams(row, bid_id))
+    dispute_id = getattr(own.event, "dispute_id", None)
+    if dispute_id is not None:
+        streams.append(stream_name(Dispute, dispute_id))
     begun = store.read_streams([(stream, 0) for stream in _begins(row, bid_id)], first=1)
     for events in begun.values():
         for each in events:
