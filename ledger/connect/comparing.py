@@ -101,6 +101,7 @@ def transfers_are_there(period: Period, now: datetime) -> Check:
         title="Payouts over Stripe",
         passed=not left,
         words=named or "Every transfer is in both books.",
+        left=len(left),
     )
 
 

@@ -6,12 +6,12 @@ is looked at by somebody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from ledger.commands.refunds import pay_processing_fee
-from ledger.domain.closing import Check
+from ledger.domain.closing import Check, Point
 from ledger.domain.minor_units import money_of
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period
@@ -32,6 +32,8 @@ FIRST = timedelta(days=35)
 NAMED_MAX = 3
 OPEN = frozenset({"missing-here", "missing-there", "amount"})
 """Differences that somebody has to look at."""
+POINTS_SHOWN = 10
+"""Of what a month has to have in order: how many are named one by one."""
 WENT = frozenset({"refund", "payment_refund"})
 
 
@@ -102,13 +104,21 @@ def stripe_is_reconciled(period: Period, now: datetime) -> Check:
     if last is None:
         return _check(False, "Not compared up to the end of the month yet.")
     left = unexplained([with_the_rest(journal_and_stripe(period, now))])
-    wrong = [f"{each.subject}: {each.amount:+,} {each.unit}" for each in left[:NAMED_MAX]]
+    wrong = [f"{each.subject}: {each.amount:+,} {each.unit}" for each in left]
     more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
-    return _check(not wrong, "; ".join(wrong) + more or "Every line is in the journal.")
+    words = "; ".join(wrong[:NAMED_MAX]) + more
+    return _check(not wrong, words or "Every line is in the journal.", wrong)
 
 
-def _check(passed: bool, words: str) -> Check:
-    return Check(name="stripe", title="Stripe reconciled", passed=passed, words=words)
+def _check(passed: bool, words: str, wrong: Sequence[str] = ()) -> Check:
+    return Check(
+        name="stripe",
+        title="Stripe reconciled",
+        passed=passed,
+        words=words,
+        left=len(wrong) or int(not passed),
+        points=tuple(Point(each) for each in wrong[:POINTS_SHOWN]),
+    )
 
 
 def _compare(

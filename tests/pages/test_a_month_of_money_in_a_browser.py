@@ -215,7 +215,7 @@ def closed(on: Journey) -> str:
     """The checklist says what is left, until nothing is. Returns: the number of the invoice."""
     month = on.world.period
     on.come(on.joan, f"/finance/months/{month}")
-    on.look("open-month", "Soft-close it first", "Card payments", "1 to do")
+    on.look("open-month", "Soft-close it first", "Stripe reconciled", "1 to do")
     reconciling.run_once(on.world.store, now=datetime.now(UTC))
     on.world.follow()
     on.press(f"Soft-close {month}")

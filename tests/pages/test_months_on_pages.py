@@ -10,6 +10,8 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from config.site.pages.finance.steps import MENDED
+from config.wiring import CLOSING_CHECKS
 from ledger import closing
 from ledger.commands import add_funds
 from ledger.commands import closing as commands
@@ -100,6 +102,15 @@ def test_opening_a_month_again_takes_somebody_else(world: World, last_month: Per
 
     page = post(oscar, world, last_month, "approve")
     assert f"{last_month} is open again" in page and "the rate was wrong" in page
+
+
+def test_every_check_says_where_it_is_mended(
+    world: World, last_month: Period, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "_installed", CLOSING_CHECKS)
+    names = {each.name for each in closing.checklist(last_month, now=world.now)}
+
+    assert names == set(MENDED)
 
 
 def test_what_changed_since_a_month_was_closed_before_is_told(
