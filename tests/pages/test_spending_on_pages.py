@@ -8,10 +8,12 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from marketplace.models.spending import SpendingDayRow
+from ledger import commands
+from ledger.domain.ids import AccountId
+from marketplace.models.spending import SpendingBudgetRow, SpendingDayRow
 from tests.marketplace.support.spent import Spender
 from tests.pages.budget_form import BUDGET, made
-from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
+from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
 
@@ -67,6 +69,34 @@ def test_a_budget_is_set_stands_and_is_ended_on_its_page(spender: Spender) -> No
     assert finance.post(f"{path}/end").status_code == 302
     spender.look()
     assert "No budgets" in text(finance, "/budgets")
+
+
+def test_a_budget_counts_in_a_currency_that_the_organisation_pays_in(spender: Spender) -> None:
+    world = spender.world
+    commands.open_account(
+        world.store,
+        account_id=AccountId(uuid4()),
+        tenant_id=world.tenant(CONSUMER),
+        subscriber_id=None,
+        kind="chargeback",
+        title="Work in euro",
+        currency="EUR",
+        overdraft_nanos=None,
+        by=BY,
+        now=world.now,
+    )
+    world.settle()
+    finance = world.member(CONSUMER, "finance")
+    form = text(finance, "/budgets")
+    assert '<option value="USD"' in form
+    assert '<option value="EUR"' in form
+
+    path = made(spender, finance, currency="EUR")
+
+    assert SpendingBudgetRow.objects.get().currency == "EUR"
+    assert "€10.00" in text(finance, path) or "10.00 EUR" in text(finance, path)
+    refused = finance.post("/budgets", {**BUDGET, "token": str(uuid4()), "currency": "JPY"})
+    assert refused.status_code == 422
 
 
 def test_what_is_wrong_with_a_budget_is_said(spender: Spender) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, cast
 from uuid import UUID, uuid5
 
@@ -14,12 +15,14 @@ from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, MoneyField, TokenField
 from ledger.access import Actor
 from ledger.access.visits import actor_of
+from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.events import Role
 from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.queries import people, subscribers
+from ledger.queries.money import accounts
 from ledger.queries.parties import members
 from marketplace.commands import spending as commands
 from marketplace.domain.spending.budget import PPM
@@ -65,6 +68,7 @@ class BudgetForm(forms.Form):
     person = forms.ChoiceField(label="Person", required=False)
     subject = forms.CharField(label="Project or kind of work", required=False, max_length=64)
     amount = MoneyField(label="Amount", currency=CURRENCY)
+    currency = forms.ChoiceField(label="Currency", required=False)
     period = forms.ChoiceField(
         label="Each",
         choices=[("month", "month"), ("week", "week"), ("quarter", "quarter"), ("year", "year")],
@@ -104,8 +108,17 @@ class BudgetForm(forms.Form):
         named = people(row.user_id for row in known)
         choices = [(str(pk), person.title) for pk, person in named.items()]
         of_units = [(str(row.subscriber_id), row.title) for row in units]
+        currencies = currencies_of(actor)
+        cast(forms.ChoiceField, self.fields["currency"]).choices = [(c, c) for c in currencies]
         cast(forms.ChoiceField, self.fields["unit"]).choices = [("", "—"), *of_units]
         cast(forms.ChoiceField, self.fields["person"]).choices = [("", "—"), *choices]
+
+
+def currencies_of(actor: Actor) -> list[str]:
+    """Return in what the organisation pays: that of most of its accounts first."""
+    rows = accounts(actor).filter(tenant_id=actor.tenant_id, kind__in=PAYING_KINDS)
+    counted = Counter(rows.values_list("currency", flat=True))
+    return [currency for currency, _ in counted.most_common()] or [CURRENCY]
 
 
 class GrantForm(forms.Form):
@@ -318,7 +331,7 @@ def _made(request: HttpRequest, actor: Actor, said: dict[str, Any]) -> HttpRespo
         title=said["title"],
         scope=cast(BudgetScope, scope),
         subject=queries.subject_of(actor, scope, "" if scope == "tenant" else subject),
-        amount=said["amount"],
+        amount=Money(said["amount"].nanos, said["currency"] or currencies_of(actor)[0]),
         period=cast(SpendingPeriod, said["period"]),
         roll_over=cast(RollOver, said["roll_over"]),
         unused_ppm=(said["unused"] or 0) * PERCENT,
