@@ -55,8 +55,12 @@ ONE = (
     ("closing", "owed after", money),
     ("held_back", "held back", money),
     ("approvals_needed", "approvals needed"),
+    ("channel", "went out by"),
     ("file_id", "bank file"),
+    ("waits_because", "waits, since"),
+    ("again_at", "asked again"),
     ("paid_on", "paid on"),
+    ("reversed", "came back", money),
     ("reason", "reason"),
 )
 AGREED = (
