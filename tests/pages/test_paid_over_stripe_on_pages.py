@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -15,11 +16,12 @@ from ledger.domain.settling import PayoutTerms
 from ledger.funding import inbox
 from ledger.models import PayeeRow, PayoutRow
 from tests.ledger.funding_desk import install
+from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.earning import earn, post
 from tests.pages.reading import html
 from tests.pages.world import OWNER, PLATFORM, World
 from tests.stripe_double import connect
-from tests.stripe_double.double import StripeDouble
+from tests.stripe_double.double import KEY, SECRET, StripeDouble
 
 pytestmark = pytest.mark.django_db
 
@@ -147,3 +149,53 @@ def test_only_an_owners_own_people_set_it_up(
         answer = joan.post(f"/payouts/of/{earned}/{path}", {"channel": "stripe"})
         assert answer.status_code == 404, path
     assert double.all_of("account") == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("scheme", FIRST_SCHEME)
+def test_pages_of_being_paid_over_stripe_are_accessible_and_fit(
+    committed_store: None, double: StripeDouble, tmp_path: Path, scheme: str
+) -> None:
+    world = World()
+    world.found()
+    earn(world)
+    account = str(earnings_account(world.tenant(OWNER), "USD"))
+    owner = world.member(OWNER, "owner")
+    joan, oscar = world.member(PLATFORM, "finance"), world.member(PLATFORM, "operator")
+    log = tmp_path / "site.log"
+    wrong: dict[str, list[str]] = {}
+    with (
+        served(
+            log,
+            OFFPEAK_STRIPE_KEY=KEY,
+            OFFPEAK_STRIPE_WEBHOOK_SECRET=SECRET,
+            OFFPEAK_STRIPE_URL=double.url,
+        ) as address,
+        browsing(scheme=scheme) as (context, page, said),
+    ):
+
+        def look(client: Client, path: str, shown: str) -> None:
+            enter(context, address, client.cookies)
+            page.goto(address + path)
+            found = [] if shown in page.locator("main").inner_text() else [f"no {shown}"]
+            if found := [*found, *faults(page, scheme), *said]:
+                wrong[shown] = found
+            said.clear()
+
+        look(owner, "/payouts", "Set up at Stripe")
+        there = set_up(world, double, owner, account)
+        look(owner, "/payouts", "chosen, not in use yet")
+        post(joan, world, f"/payouts/of/{account}/settle")
+        payout = PayoutRow.objects.get().payout_id
+        post(oscar, world, f"/payouts/{payout}/approve")
+        carry_out(world, hours=2)
+        look(joan, f"/payouts/{payout}", "insufficient available funds")
+        double.move("topup", 100_000, "tu_1", currency="usd")
+        carry_out(world, hours=4)
+        look(joan, f"/payouts/{payout}", "Take some of it back")
+        connect.bank_refuses(double, connect.pay_out(double, there, 1_400)["id"])
+        connect.restrict(double, there, "The document is not legible.")
+        hear(world, double)
+        look(owner, "/payouts", "The bank account has been closed.")
+
+    assert wrong == {}
