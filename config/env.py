@@ -89,9 +89,8 @@ class Env:
     start_grace_seconds: int = 600
     """How long a scheduled lease may take to start on its host before it fails."""
     host_gone_seconds: int = 1_800
-    """How long a host may be silent before its leases end, as its fault. Longer than an outage of
-    its line or of the platform should last; the platform's own outages do not count. At least five
-    polls of an agent, and 15 s."""
+    """How long a host may be silent before its leases end, as its fault; outages of the platform do
+    not count. At least five polls of an agent, and 15 s."""
     burst_wait_seconds: int = 900
     """How long a bid with burst allowed waits for local supply before bursting looks at it."""
     burst_cloud: str = "none"
@@ -115,8 +114,7 @@ class Env:
     burst_egress_price: str = "0.09"
     """What a cloud takes for a GiB that leaves it, in units of `currency`."""
     burst_driver: str = ""
-    """The NVIDIA driver in the image that machines start from, such as 580.65. Empty: not known,
-    and bids that ask for a driver are not served by a cloud."""
+    """The NVIDIA driver in their image, such as 580.65; empty: bids that ask for one wait here."""
     ec2_image_id: str = ""
     """The machine image that EC2 instances start from, ami-…; it must hold the NVIDIA driver."""
     ec2_boot_script: str = (
@@ -132,11 +130,9 @@ class Env:
     `s3` (a bucket of Amazon S3 or of what speaks its API, straight from and to clients). Web
     processes on several machines need `s3`, or one folder that all of them share."""
     storage_bucket: str = ""
-    """The bucket, which must be there. Keys come from the environment, a profile or an instance
-    role, as boto3 finds them; they need to list, read, write and delete its objects."""
+    """The bucket, which must be there; keys, to list, read, write, delete, as boto3 finds them."""
     storage_endpoint_url: str = ""
-    """Another address for S3's API, as clients and agents reach it too: a storage of your own, or
-    a test server."""
+    """Another address for S3's API, as clients and agents reach it too: a storage of your own."""
     storage_region: str = "us-east-1"
     """Region of the bucket."""
     exports_to: str = ""
@@ -148,11 +144,9 @@ class Env:
     volumes_gib_max: int = 100
     """How many GiB all volumes of an organisation may have together, beside its files."""
     volume_price: str = "0.05"
-    """What a GiB in a volume costs for a month of 730 hours, in units of `currency`. A volume has
-    the price of when it was created or last extended."""
+    """What a GiB in a volume costs for a month of 730 hours, as of when it was last extended."""
     payout_schedule: str = "weekly"
-    """How often owners are paid what they earned, unless they chose otherwise: `weekly`, `monthly`
-    or `manual`."""
+    """How often owners are paid, unless they chose otherwise: `weekly`, `monthly` or `manual`."""
     payout_minimum: str = "10"
     """From how much on owners are paid by the schedule, in units of `currency`; less is carried."""
     payout_held_days: int = 7
@@ -171,6 +165,10 @@ class Env:
     """The BIC of its bank; may be empty."""
     samples_kept_days: int = 62
     """For how many days what agents measured is kept sample by sample; sums are kept for good."""
+    meters_differ_percent: int = 2
+    """So much more than the work's heartbeat an owner's meter may say; else it is contested."""
+    meters_differ_seconds: int = 60
+    """The same as a time for each GPU: what differs by more than both is contested."""
     logs_kept_days: int = 30
     """For how many days the logs of leased work are kept after their end."""
     agent_sample_seconds: int = 5
@@ -331,6 +329,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "payout_held_percent": (0, 100),
     "payout_details_wait_seconds": (0, 2_592_000),
     "samples_kept_days": (37, 3_650),
+    "meters_differ_percent": (0, 100),
+    "meters_differ_seconds": (0, 86_400),
     "logs_kept_days": (1, 3_650),
     "request_bytes_max": (1_024, 2**30),
 }

@@ -12,6 +12,7 @@ from config.env import Env
 from config.processes.loops import Loop
 from ledger.eventstore.port import EventStore
 from marketplace.storage import default_storage
+from metering.ingest.heartbeats import forget_heartbeats
 
 
 def _old_blobs(store: EventStore, now: datetime) -> int:
@@ -38,4 +39,5 @@ def kept_for_days(env: Env) -> tuple[Loop, ...]:
             lambda _, now: close_and_forget(default_storage(), of_logs(), kept=logs, now=now),
         ),
         Loop("old-samples", 600.0, lambda _, now: see_to_parts(now=now, kept=samples)),
+        Loop("old-heartbeats", 3600.0, lambda _, now: forget_heartbeats(now=now, kept=samples)),
     )

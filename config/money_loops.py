@@ -16,10 +16,15 @@ from ledger.paying import settle_due
 from ledger.receivables import see_to_receivables
 from ledger.self_billing import bill_settlements
 from ledger.stating import see_to_papers
+from metering.comparing import compare_meters
+from metering.domain.two_meters import PPM, Tolerance
 
 
 def money_loops(env: Env) -> tuple[Loop, ...]:
     """Return the loops that watch accounts and budgets, and keep the books."""
+    tolerance = Tolerance(
+        ppm=env.meters_differ_percent * PPM // 100, millis=env.meters_differ_seconds * 1000
+    )
     return (
         Loop(
             "money-waits",
@@ -35,6 +40,11 @@ def money_loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: marketplace.depleting.watch_accounts(store, now=now),
         ),
         _budgets(),
+        Loop(
+            "compared-meters",
+            60.0,
+            lambda store, now: compare_meters(store, tolerance=tolerance, now=now),
+        ),
         Loop("disputes", 60.0, lambda store, now: decide_overdue(store, now=now)),
         Loop("carried-accounts", 60.0, lambda store, now: carry_accounts_forward(store, now=now)),
         Loop("settlements", 30.0, lambda store, now: settle_due(store, now=now)),

@@ -1,9 +1,9 @@
 """Tables of use: what agents sent, exactly once, and the read models made of its events.
 
 `Interval`, `Taken`, `OldPart`, `HealthEvent`, `WorkReport`, `AgentContact`, `Watermark`, `Cutoff`,
-`LateUse`, `Beat`, `OutageRow`, `IngestAlarm`, `AgentTunnel`, `LeaseDoor`
-hold what arrives in volume; `metering.ingest` and the closing loop write them. The rest are read
-models that `projections` alone writes.
+`LateUse`, `Beat`, `OutageRow`, `IngestAlarm`, `AgentTunnel`, `LeaseDoor`, `Heartbeat`,
+`MetersCompared` hold what arrives in volume; `metering.ingest`, the closing loop and the comparison
+of meters write them. The rest are read models that `projections` alone writes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from django.db import models
 
 from metering.day_rows import DayRow as DayRow
 from metering.day_rows import SummedLease as SummedLease
+from metering.heartbeat_rows import Heartbeat as Heartbeat
+from metering.heartbeat_rows import MetersCompared as MetersCompared
 
 
 class Interval(models.Model):

@@ -29,6 +29,7 @@ from metering.api.agent_volumes import (
 from metering.api.days import LeaseDays, UseDays
 from metering.api.health import HostHealth, HostHealthHistory
 from metering.api.idle import BidIdleRule, KeepIdleLease, LeaseIdle, TenantIdleRule
+from metering.api.two_meters import LeaseHeartbeats, LeaseMeters
 from metering.api.usage import (
     Agents,
     Heat,
@@ -67,6 +68,8 @@ api_urls: list[URLPattern] = [
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),
+    path("leases/<uuid:lease_id>/heartbeats", LeaseHeartbeats.as_view()),
+    path("leases/<uuid:lease_id>/meters", LeaseMeters.as_view()),
     path("leases/<uuid:lease_id>/usage", LeaseUsage.as_view()),
     path("usage/days", UseDays.as_view()),
     path("leases/<uuid:lease_id>/usage/days", LeaseDays.as_view()),

@@ -68,6 +68,7 @@ NAVIGATION = (
             Place("Budgets", "/budgets", "warn"),
             Place("Wallet", "/wallet", "wallet", _FINANCE),
             Place("Finance", "/finance", "finance", _FINANCE),
+            Place("Disputes", "/finance/disputes", "info", _CONSUMER | _FINANCE),
         ),
     ),
     Group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID, uuid5
 
@@ -73,6 +74,22 @@ def entries_of(actor: Actor, row: DisputeRow) -> list[PostingRow]:
     rows = visible(actor, PostingRow) if not actor.has_platform_money else PostingRow.objects.all()
     found = rows.filter(entry_id__in=[row.entry_id, *given], lease_id=row.lease_id)
     return list(found.order_by("position", "line_id"))
+
+
+def titles_of(lines: Sequence[PostingRow]) -> dict[UUID, str]:
+    """Return what the accounts of lines that were just read are called."""
+    accounts = AccountRow.objects.filter(pk__in={line.account_id for line in lines})
+    return dict(accounts.values_list("pk", "title"))
+
+
+def charges_of_lease(
+    actor: Actor, lease_id: UUID, *, since: datetime, limit: int
+) -> list[UsageChargeRow]:
+    """Return what the actor's own organisation was charged for a lease, the newest use first."""
+    rows = UsageChargeRow.objects.filter(
+        tenant_id=actor.tenant_id, lease_id=lease_id, ends_at__gt=since, charged_nanos__gt=0
+    )
+    return list(rows.order_by("-starts_at")[:limit])
 
 
 def disputed(actor: Actor, lease_id: UUID) -> list[DisputeRow]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from . import VERSION, checkpoints, lost
+from . import VERSION, checkpoints, heartbeats, lost
 from .abilities import abilities_of
 from .acting import Acting
 from .cleaning import Cleaning
@@ -340,6 +340,7 @@ class Agent:
         records = [
             *self._memory.samples(cuts, self._findings),
             *checkpoints.news(None if work is None else work.saved_ms, lease, at_end=True),
+            *heartbeats.news(work, lease, at_end=True),
             report(
                 lease.terms, what, at_ms, exit_code=code, detail=detail, reclaimed=bool(by_owner)
             ),

@@ -94,6 +94,7 @@ def report(
     reclaimed: bool = False,
     commit: str = "",
     left_out: Sequence[str] = (),
+    since_ms: int | None = None,
 ) -> Record:
     """Return the record of a report.
 
@@ -102,8 +103,8 @@ def report(
     """
     lease_id = terms.lease_id
     half = "ended" if what not in ("fetching", "started") else str(what)
-    if what == "saved":
-        half = f"saved {at_ms}"
+    if what in ("saved", "alive"):
+        half = f"{what} {since_ms} {at_ms}" if since_ms is not None else f"{what} {at_ms}"
     report_id = uuid5(lease_id, " ".join([half, *sorted(terms.gpu_uuids)]))
     body: Record = {
         "report_id": str(report_id),
@@ -113,6 +114,8 @@ def report(
         "exit_code": exit_code,
         "detail": detail[:DETAIL_LENGTH_MAX],
     }
+    if since_ms is not None:
+        body["since"] = iso(since_ms)
     if reclaimed:
         body["reclaimed"] = True
     if what == "stopped" and detail.startswith(over_share.BEGINS):

@@ -2,8 +2,8 @@
 
 Records (`t` is the kind): `head` the whole state; `lease` terms; `open`, `interval`, `closed` the
 metering of a lease; `fetching` that its files come; `outputs`, `volume` what became of its files;
-`notice`, `stopping` what it was told; `saved` its last checkpoint that was reported; `forgotten`;
-`health`; `report`; `acked`, `reported` what the server has.
+`notice`, `stopping` what it was told; `saved` its last checkpoint that was reported; `alive` its
+heartbeat; `forgotten`; `health`; `report`; `acked`, `reported` what the server has.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class LeaseState:
     stopping_ms: int | None = None
     stopping_reason: str = ""
     saved_ms: int | None = None
+    alive_ms: tuple[int, int] | None = None
     ran_until_ms: int | None = None
     exit_code: int | None = None
     outputs: str = ""
@@ -169,6 +170,8 @@ class AgentState:
                 lease.volumes[record["name"]] = record["how"]
             case "saved":
                 lease.saved_ms = record["at_ms"]
+            case "alive":
+                lease.alive_ms = (record["since_ms"], record["until_ms"])
             case "notice":
                 lease.noticed_ms = record["stop_at_ms"]
             case "stopping":

@@ -158,7 +158,9 @@ Phase = Literal["run", "warn", "stop"]
 Taking = Literal["all", "paused", "draining", "released"]
 """What an owner lets the market do on a host: anything; start nothing new; end what runs, with the
 notice that was agreed; have nothing there at all."""
-ReportKind = Literal["fetching", "started", "saved", "exited", "stopped", "failed", "refused"]
+ReportKind = Literal[
+    "fetching", "started", "saved", "alive", "exited", "stopped", "failed", "refused"
+]
 HOST_RESTARTED = "the host was restarted"  # of `failed`: the one detail that is read
 
 # From 2020 to 2100: a host whose clock stands at 1970 is refused instead of billed.
@@ -329,6 +331,7 @@ class Report(Message):
     fetching: what it needs is on its way to the host, which is why it has not started.
     saved: what it did until `at` is safe, a checkpoint; the others say when it happened. refused:
         it was not started, because somebody else's process fills its GPU.
+    alive: by its own heartbeat, from `since` to `at`.
     reclaimed: it was stopped, or never started, by the owner's hand at the host.
     over_share: it was stopped, as it held more GPU memory than its share has.
     exit_code: of a command that ended; negative: a signal's number; null: unknown, or never began.
@@ -345,6 +348,7 @@ class Report(Message):
     over_share: bool = False
     commit: Annotated[str, Length(0, 64)] = ""
     left_out: Annotated[tuple[Annotated[str, Length(0, 200)], ...], Length(0, 32)] = ()
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

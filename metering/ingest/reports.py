@@ -16,7 +16,9 @@ from marketplace.commands.losses import end_for_hardware, end_if_falling_short
 from marketplace.domain.facts import close_reasons
 from metering.agent.wire import HOST_RESTARTED, Report, ReportBatch
 from metering.domain.health import ENDS_LEASES, FAILED_STARTS
+from metering.domain.instants import millis_down
 from metering.ingest.grants import Grants, LeaseNotHere
+from metering.ingest.heartbeats import COVERS_MS_MAX, take_heartbeats
 from metering.models import WorkReport
 from metering.queries.faults import fault_under, starts_failed_on
 
@@ -55,6 +57,9 @@ def take_reports(
         if not grants.of(store, lease_id).on(host_id):
             raise LeaseNotHere(lease_id=lease_id, report_id=report.report_id)
         # What is neither a beginning nor an end the lease itself keeps: of checkpoints the last.
+        if report.what == "alive":
+            _keep_alive(store, grants, report, host_id=host_id, now=now)
+            continue
         if report.what not in ("saved", "fetching"):
             _keep(report, host_id=host_id, now=now)
         step = by.step(str(report.report_id))
@@ -63,6 +68,18 @@ def take_reports(
             step = by.step(f"{report.report_id}-starts")
             _quarantine_on_failed_starts(store, grants, report, host_id=host_id, by=step, now=now)
     return len(batch.reports)
+
+
+def _keep_alive(
+    store: EventStore, grants: Grants, report: Report, *, host_id: HostId, now: datetime
+) -> None:
+    """Keep what the work said of itself; the lease need not hear of it, nor is it charged by it."""
+    since = report.since or report.at
+    span = (millis_down(since), min(millis_down(report.at), millis_down(now) + COVERS_MS_MAX))
+    if span[0] < span[1]:  # else it says nothing
+        lease_id = LeaseId(report.lease_id)
+        starts_ms = grants.of(store, lease_id).starts_ms
+        take_heartbeats(lease_id, host_id, [span], starts_ms=starts_ms, now=now)
 
 
 def _keep(report: Report, *, host_id: HostId, now: datetime) -> None:
@@ -110,6 +127,8 @@ def _tell(
                 now=now,
                 over_share=report.over_share,
             )
+        case "alive":
+            pass  # what the work says of itself
         case "saved":
             leases.save_work(
                 store, lease_id=lease_id, host_id=host_id, safe_at=report.at, by=by, now=now

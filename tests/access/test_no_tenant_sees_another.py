@@ -284,6 +284,9 @@ BODIES: Mapping[str, Body] = {
         "document_type": "SA",
     },
     "POST periods/<str:period>/reopening": lambda its, own: {"reason": "mine"},
+    "POST leases/<uuid:lease_id>/heartbeats": lambda its, own: {
+        "spans": [{"from_ms": 1_767_614_400_000, "until_ms": 1_767_614_460_000}]
+    },
     "POST disputes": lambda its, own: {
         "entry_id": str(its.ids["entry_id"]),
         "used_millis": 0,

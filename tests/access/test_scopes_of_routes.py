@@ -89,6 +89,7 @@ WRITES = {
     "leases/<uuid:lease_id>/access": "leases:write",
     "leases/<uuid:lease_id>/checkpoint": "leases:write",
     "leases/<uuid:lease_id>/extension": "leases:write",
+    "leases/<uuid:lease_id>/heartbeats": "leases:write",
     "leases/<uuid:lease_id>/idle/keep": "leases:write",
     "leases/<uuid:lease_id>/prices": "leases:write",
     "leases/<uuid:lease_id>/prices/<uuid:proposal_id>/agree": "leases:write",

@@ -18,6 +18,9 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections
+from ledger.models import DisputeRow
+from ledger.projections import PROJECTIONS as LEDGER
+from ledger.queries.money import disagreements
 from ledger.reacting import follow_policies
 from listings.domain.divisions import divide
 from listings.domain.events import Division
@@ -37,8 +40,10 @@ from metering.agent.gpus.simulated import SimulatedGpus
 from metering.agent.runtimes.simulated import SimulatedRuntime
 from metering.agent.strict import Message
 from metering.agent.uplink import Refused, Unreachable
+from metering.comparing import compare_meters
 from metering.domain.events import MeterClosed, MeterGapFound, UsageWindowClosed
 from metering.domain.instants import instant_of, millis_down
+from metering.domain.two_meters import Tolerance
 from metering.policies import POLICIES
 from metering.projections import PROJECTIONS
 from tests.access.conftest import admit
@@ -316,3 +321,34 @@ def load_host(site: Site) -> Host:
     host = load(site.store, Host, site.host.host_id)
     assert host is not None
     return host
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_all_that_was_charged_after_the_last_heartbeat_is_contested(site: Site, away: bool) -> None:
+    site.lease("serve", seconds=200)
+    site.run(20)
+    since = site.started_ms
+    for _ in range(8):
+        alive_until = site.clock.now_ms() + 12_000
+        site.runtime.alive_ms[site.host.lease_id] = (since, alive_until)
+        site.run(10)
+    site.uplink.away = away
+    site.run(10)
+    site.uplink.away = False
+    site.run(40)
+    site.run_to_the_end()
+    site.charged_in_full()
+    while follow_projections(site.store, LEDGER):
+        pass
+
+    now = instant_of(site.clock.now_ms()) + timedelta(minutes=10)
+    found = compare_meters(site.store, tolerance=Tolerance(ppm=20_000, millis=5_000), now=now)
+    while follow_projections(site.store, LEDGER):
+        pass
+
+    rows = list(DisputeRow.objects.all())
+    assert len(rows) == found >= 1
+    contested = sum(row.charged_millis - row.used_millis for row in rows)
+    assert contested == 2 * (site.ended_ms - alive_until)
+    assert {row.opened_by for row in rows} == {None}
+    assert disagreements() == []

@@ -7,6 +7,7 @@ from django.urls import URLPattern, path
 from config.site.pages.account import coming_home, idle_rule, joining, settings, work_secrets
 from config.site.pages.bids import advice
 from config.site.pages.bids import views as bids
+from config.site.pages.disputes import views as disputes
 from config.site.pages.fairness import trial as fairness_try
 from config.site.pages.fairness import views as fairness
 from config.site.pages.finance import burst, costs, entries, export_runs, matrix, months
@@ -109,6 +110,11 @@ page_urls: list[URLPattern] = [
     path("finance", finance.index),
     path("finance/accounts", finance.account_chosen),
     path("finance/accounts/<uuid:account_id>", finance.statement),
+    path("finance/disputes", disputes.index),
+    path("finance/disputes/<uuid:dispute_id>", disputes.one),
+    path("finance/disputes/<uuid:dispute_id>/say", disputes.say),
+    path("finance/disputes/<uuid:dispute_id>/decide", disputes.decide),
+    path("leases/<uuid:lease_id>/contest", disputes.contest),
     path("finance/export/<str:name>", finance.export),
     path("finance/matrix", matrix.index),
     path("finance/costs", costs.index),

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from .. import checkpoints
+from .. import checkpoints, heartbeats
 from ..clock import Clock
 from ..runtimes.port import Brought, Coming, Runtime, StartFailed, Work
 from ..spool import Record
@@ -102,7 +102,8 @@ class Carrier:
     def news(self, work: Work, lease: LeaseState) -> list[Record]:
         """Return what is to be reported of work that says it is safe, and is by now kept."""
         safe_ms = self._volumes.kept_ms(work, lease)
-        return checkpoints.news(safe_ms, lease, every_ms=self._every_ms)
+        saved = checkpoints.news(safe_ms, lease, every_ms=self._every_ms)
+        return saved + heartbeats.news(work, lease)
 
     def send(
         self,

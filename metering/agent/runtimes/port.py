@@ -134,7 +134,8 @@ class Work:
     exit_code: of the command, negative for a signal; None when not known.
     lost: it ended without our doing or its own (its keeper was killed, the host restarted).
     stopped: it was asked to end, by the agent or by its limit alone.
-    saved_ms: up to when it says that it is safe; None: it said nothing.
+    saved_ms: up to when it says that it is safe; None: it said nothing. alive_ms: by its own
+        heartbeat, from when until when it is alive without a break; None: it has none.
     coming: what it needs that is on its way, so that it has not begun. commit: which one its source
         was resolved to, where it has one; left_out: what of that did not come.
     device_uuids: what the driver calls its GPUs; empty: as their ids say.
@@ -150,6 +151,7 @@ class Work:
     detail: str = ""
     stopped: bool = False
     saved_ms: int | None = None
+    alive_ms: tuple[int, int] | None = None
     device_uuids: tuple[str, ...] = ()
     coming: str = ""
     commit: str = ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -409,9 +408,7 @@ class ProcessRuntime(Apart, Entered, Leaves):
         if work.detail == KEEPER_KILLED:
             self._end(lease_id, root)
         # After the judgement: what it wrote before it ended is all there.
-        saved_ms = saved.written_ms(folder / CHECKPOINT, now_ms=self._clock.now_ms())
-        if saved_ms != work.saved_ms:
-            work = replace(work, saved_ms=saved_ms)
+        work = saved.heard(work, folder / CHECKPOINT, now_ms=self._clock.now_ms())
         self._works[lease_id] = work
         return work
 

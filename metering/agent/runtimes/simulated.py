@@ -55,6 +55,7 @@ class SimulatedRuntime:
         self.notices: dict[UUID, int] = {}
         self.stubborn: set[UUID] = set()
         self.saved_ms: dict[UUID, int] = {}
+        self.alive_ms: dict[UUID, tuple[int, int]] = {}
         """Up to when each work says that it is safe."""
         if kept_in is not None and kept_in.exists():
             self._recall(json.loads(kept_in.read_text()))
@@ -164,7 +165,8 @@ class SimulatedRuntime:
                 work = replace(work, state="ended", ended_ms=ended_ms, exit_code=code)
                 work = replace(work, stopped=stopped)
                 self._works[lease_id] = work
-        return replace(work, saved_ms=self.saved_ms.get(lease_id))
+        saved_ms, alive_ms = self.saved_ms.get(lease_id), self.alive_ms.get(lease_id)
+        return replace(work, saved_ms=saved_ms, alive_ms=alive_ms)
 
     def _stop(self, lease_id: UUID, code: int) -> None:
         with self._lock:

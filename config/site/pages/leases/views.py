@@ -39,9 +39,11 @@ from config.site.parts.again import again_at
 from config.site.parts.paging import part_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
+from ledger.domain.events import Role
 from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
+from ledger.queries.disputes import disputed
 from marketplace.commands.leases import (
     close_lease,
     keep_rest_of_lease,
@@ -63,6 +65,8 @@ from metering.queries.access import permit_for
 
 HOME_MOVES_MAX = 3
 """So many tries to move its work home are told of, the newest."""
+CONTESTING: frozenset[Role] = frozenset({"consumer", "finance", "operator"})
+"""Roles that may contest a charge of a lease of theirs."""
 OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
 
 
@@ -300,9 +304,11 @@ def _show(
     template: str = "pages/lease.html",
     shown: str | None = None,
 ) -> HttpResponse:
-    through = shown_through(request)
-    context = _context(actor_of(request), lease_id)
+    through, actor = shown_through(request), actor_of(request)
+    context = _context(actor, lease_id)
     context["shown_through"] = through
+    context["disputes"] = disputed(actor, lease_id)
+    context["contestable"] = context["mine"] and bool(actor.roles & CONTESTING)
     context["are_others"] = shown != " ".join(context["actions"])
     row = context["row"]
     later = ExtendForm(initial={"ends_at": row.ends_at + timedelta(hours=1)})
