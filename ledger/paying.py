@@ -311,12 +311,16 @@ def _tell(
 
 
 def sendable(actor: Actor, currency: str) -> list[PayoutRow]:
-    """Return approved payouts that can go into a bank file now, the oldest first."""
+    """Return approved payouts that can go into a bank file now, the oldest first.
+
+    Not those of owners whose earnings are short: what was contested since is frozen.
+    """
     ready = PayeeRow.objects.filter(details_id__isnull=False, proposed_id__isnull=True)
     ready = ready.exclude(channel="stripe")
     rows = queries.payouts(actor).filter(
         state="approved", currency=currency, account_id__in=ready.values("account_id")
     )
+    rows = rows.exclude(account_id__in=queries.short_accounts().values("account_id"))
     return list(rows.order_by("requested_at", "payout_id"))
 
 

@@ -32,6 +32,7 @@ from ledger.funding.tries import Call, carry_out
 from ledger.models import PayeeRow, PayoutRow, TransferReversalRow
 from ledger.payments import default_payments
 from ledger.payments.port import Payments, PaymentsRefused
+from ledger.queries.payouts import short_accounts
 
 BY = Meta(actor="loop:owner-transfers")
 CALLS_MAX = 50
@@ -152,6 +153,7 @@ def _sendable(store: EventStore, now: datetime) -> list[PayoutRow]:
         channel="stripe", stripe_state="ready", channel_from__lte=now
     ).values("account_id")
     rows = PayoutRow.objects.filter(state="approved", account_id__in=ready)
+    rows = rows.exclude(account_id__in=short_accounts().values("account_id"))
     return [
         row
         for row in rows.order_by("requested_at", "pk")[:CALLS_MAX]

@@ -62,6 +62,7 @@ def project_period(event: PeriodEvent, recorded: Recorded, rows: Rows) -> None:
         case PeriodExportsFrozen():
             _change(rows, event.period, exports=[asdict(each) for each in event.exports])
         case ReopeningAsked():
+            _begin(rows, event.period, recorded.position)
             _change(
                 rows,
                 event.period,
@@ -92,6 +93,14 @@ def _change(rows: Rows, period: str, **fields: object) -> None:
     if rows.find(PeriodRow, period) is None:
         rows.add(PeriodRow(period=period, state="open"))
     rows.change(PeriodRow, period, **fields)
+
+
+def _begin(rows: Rows, period: str, position: int) -> None:
+    """Give a month a row that was closed with a later one, and has none: it is closed still."""
+    through = rows.find(ClosedThroughRow, BOOKS)
+    if through is None or period > through.period or rows.find(PeriodRow, period) is not None:
+        return
+    rows.add(PeriodRow(period=period, state="closed", closed_position=position))
 
 
 def _close_through(rows: Rows, period: str) -> None:

@@ -108,6 +108,14 @@ def earned(row: PayeeRow, due: Due, *, held_days: int) -> Earned:
     )
 
 
+def short_accounts() -> QuerySet[AccountRow]:
+    """Return earnings that no longer cover what is contested of them, or are below zero.
+
+    What is on its way to their owners waits.
+    """
+    return AccountRow.objects.filter(kind="earnings", available_nanos__lt=0)
+
+
 def due_payees(after: UUID | None, limit: int) -> list[PayeeRow]:
     """Return payees who are owed anything, in order of id, behind one."""
     rows = PayeeRow.objects.filter(earned_nanos__gt=0).order_by("account_id")

@@ -126,6 +126,30 @@ def test_an_entry_is_read_together_with_what_opened_its_month_again(books: Memor
     assert periods_of_use() == [str(MONTH), str(MONTH), str(MONTH.next)]
 
 
+def test_a_month_closed_with_a_later_one_stays_closed_until_two_people_open_it(
+    books: MemoryStore,
+) -> None:
+    """It had no row of its own; asking to open it made one that said it was open."""
+    follow(books)
+    close(books, MONTH.next, MONTH.next.window.ends_at)
+    commands.ask_to_reopen_period(
+        books, MONTH, reason="wrong rate", user_id=JOAN, by=SOMEBODY, now=LATER
+    )
+    follow(books)
+    assert PeriodRow.objects.get(period=str(MONTH)).state == "closed"
+    late(books)
+    follow(books)
+
+    commands.approve_reopening(books, MONTH, user_id=OSCAR, by=SOMEBODY, now=LATER)
+    late(books, 2)
+    follow(books)
+
+    assert periods_of_use() == [str(MONTH), str(MONTH.next.next), str(MONTH)]
+    before = fingerprint(MONEY.tables)
+    rebuild(books, MONEY)
+    assert fingerprint(MONEY.tables) == before
+
+
 def test_what_belongs_to_a_month_long_before_counts_after_all_closed_ones(
     books: MemoryStore,
 ) -> None:

@@ -7,10 +7,13 @@ from uuid import uuid4
 
 import pytest
 
+from ledger import paying
+from ledger.access import Actor
 from ledger.commands import refunds, wallet
 from ledger.domain.accounts import CurrencyMismatch, FundsInsufficient
 from ledger.domain.ids import PaymentId, RefundId, SubscriberId
 from ledger.domain.money import NANOS_MAX, Money
+from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.returns import WalletShort
 from ledger.eventstore.memory import MemoryStore
 from ledger.following import follow_projections
@@ -18,6 +21,8 @@ from ledger.models import AccountRow, Checkpoint
 from ledger.projections.money import MONEY
 from tests.conftest import NOON, SOMEBODY
 from tests.ledger import ledgerbook as book
+from tests.ledger.all_kinds import lived
+from tests.ledger.all_kinds.world import found
 from tests.ledger.funding_desk import JOAN, OSCAR
 from tests.ledger.ledgerbook import FUNDS, usd
 
@@ -135,3 +140,25 @@ def test_no_account_comes_to_more_than_a_column_holds(store: MemoryStore) -> Non
         pass
     assert Checkpoint.objects.get(name=MONEY.name).error == ""
     assert AccountRow.objects.get(pk=account_id).held_nanos == half.nanos
+
+
+@pytest.mark.django_db
+def test_what_is_contested_after_a_payout_was_approved_is_not_sent(store: MemoryStore) -> None:
+    """Payout after a later dispute: frozen is frozen, until somebody decides."""
+    found(store)
+    contest, dismiss = lived.contested(0, lived.WALLET, upheld=False)
+    earned = [*lived.top_ups(), lived.placed(0, lived.WALLET), *lived.uses(0, lived.WALLET)]
+    asked = [each for each in lived.month_end() if each[0] in ("settle", "approve the payout")]
+    finance = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"finance"}), is_platform=True)
+
+    def waiting() -> int:
+        lived.follow(store)
+        return len(paying.sendable(finance, "USD"))
+
+    for _, ask in (*earned, *asked):
+        ask(store)
+    assert waiting() == 1
+    contest[1](store)
+    assert waiting() == 0
+    dismiss[1](store)
+    assert waiting() == 1
