@@ -79,7 +79,7 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
     visits = {
         all_roles(open_world): [
             "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
-            "/supply", "/owner?show=busy", "/payouts", "/finance", "/finance/exports",
+            "/supply", "/owner?show=busy", "/payouts", "/finance", "/finance/exports", "/wallet",
             "/invoices", "/invoices/billing-details",
             "/ops/burst", "/settings", "/docs/", "/docs/operating/", "/docs/settings/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",

@@ -104,3 +104,25 @@ def test_saved_cards_are_listed_and_removed(mine: Market) -> None:
 
     assert "Visa ending in 4242" in offpeak(mine, "wallet", "methods").stdout
     assert offpeak(mine, "wallet", "methods", "--remove", "pm_1").returncode == 0
+
+
+def test_what_is_owed_is_listed_paid_and_written_off(market: Market) -> None:
+    row = {
+        "number": "INV-2026-0001", "state": "overdue", "due_at": "2026-12-01T00:00:00Z",
+        "left": "1.73", "total": "1.73", "currency": "USD", "url": "", "paid_by": "",
+    }  # fmt: skip
+    place = "invoices/INV-2026-0001"
+    market.answers["GET receivables"] = 200, {"data": [row], "next": None}
+    market.answers[f"POST {place}/payments"] = 201, {"position": 1}
+    market.answers[f"POST {place}/write-off"] = 201, {"write_off_id": BID, "position": 1}
+    own = {"code": "second-person-needed", "detail": "Whoever asked cannot approve it as well."}
+    market.answers[f"POST {place}/write-off/approve"] = 403, own
+
+    assert "1.73 USD" in offpeak(market, "invoices", "owed", "--state", "overdue").stdout
+    words = ("invoices", "paid", "INV-2026-0001", "--reference", "TX 1")
+    assert offpeak(market, *words).returncode == 0
+    assert {"reference": "TX 1"} in [body for _, _, body in market.heard]
+    give_up = ("invoices", "write-off", "INV-2026-0001")
+    assert offpeak(market, *give_up).returncode == 2
+    assert offpeak(market, *give_up, "--reason", "insolvent").returncode == 0
+    assert offpeak(market, *give_up, "--approve").returncode == 5
