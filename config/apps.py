@@ -18,13 +18,23 @@ class SiteConfig(AppConfig):
         from config.payout_terms import payout_debtor, payout_terms
         from config.security.work_keys import work_keys
         from config.wiring import CLOSING_CHECKS, build_storage, build_store, legs_compared
-        from ledger import closing, eventstore, exporting, paying, payments, reconciling, vault
+        from ledger import (
+            closing,
+            eventstore,
+            export_delivery,
+            exporting,
+            paying,
+            payments,
+            reconciling,
+            vault,
+        )
         from ledger.connect import notices
         from marketplace import kernels, storage
 
         eventstore.install(lambda: build_store(settings.ENV))
         closing.install(CLOSING_CHECKS)
         exporting.keep_in(settings.HOME / "exports")
+        export_delivery.bring_to(settings.ENV.exports_to)
         payments.install(lambda: build_payments(settings.ENV))
         notices.listen()
         paying.install(payout_terms(settings.ENV), payout_debtor(settings.ENV))

@@ -10,6 +10,7 @@ from config.processes.loops import Loop
 from ledger.eventstore.port import EventStore
 from ledger.export_delivery import deliver_closed, target_named
 from ledger.exporting import drop_old_exports, kept_in, make_exports
+from ledger.planned_exports import deliver_planned
 
 
 def export_loops(env: Env) -> tuple[Loop, ...]:
@@ -22,7 +23,10 @@ def export_loops(env: Env) -> tuple[Loop, ...]:
     )
 
     def bring(store: EventStore, now: datetime) -> int:
-        return deliver_closed(store, target, formats=named, now=now) if env.exports_to else 0
+        if not env.exports_to:
+            return 0
+        closed = deliver_closed(store, target, formats=named, now=now)
+        return closed + deliver_planned(store, target, now=now)
 
     return (
         Loop("exports", 1.0, lambda store, now: make_exports(store, kept_in(), now=now)),

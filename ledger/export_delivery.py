@@ -36,6 +36,20 @@ TIMEOUT_SECONDS = 30
 log = structlog.get_logger()
 
 
+_place = ""
+
+
+def bring_to(place: str) -> None:
+    """Say where exports are brought, as the operator's setting names it; "": nowhere."""
+    global _place
+    _place = place
+
+
+def brought_to() -> str:
+    """Return where exports are brought; "": nowhere."""
+    return _place
+
+
 class Target(Protocol):
     """Where exports are brought."""
 

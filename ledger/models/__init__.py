@@ -10,6 +10,7 @@ from ledger.models.digests import DigestItemRow, DigestTimeRow
 from ledger.models.disputes import DisputeRow, DisputeSaidRow
 from ledger.models.exports import (
     ExportDeliveryRow,
+    ExportPlanRow,
     ExportProgress,
     ExportRunRow,
     GlMappingRow,
@@ -87,6 +88,7 @@ __all__ = [
     "DocumentFile",
     "EarningRow",
     "ExportDeliveryRow",
+    "ExportPlanRow",
     "ExportProgress",
     "ExportRunRow",
     "GlMappingRow",

@@ -62,6 +62,33 @@ class ExportDeliveryRow(models.Model):
         return f"{self.period} to {self.target}"
 
 
+class ExportPlanRow(models.Model):
+    """A plan of exports and how far it is. every: `day` or `month`. ended_at: null while it holds.
+
+    due, period, position: the newest that it was due for. brought: by month, the position of what
+    is there. words, failed_at: why the newest is not.
+    """
+
+    plan_id = models.UUIDField(primary_key=True)
+    every = models.CharField(max_length=8)
+    formats = models.JSONField()
+    folder = models.CharField(max_length=60)
+    by_user = models.UUIDField()
+    at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    due = models.CharField(max_length=40)
+    period = models.CharField(max_length=7)
+    position = models.BigIntegerField(null=True)
+    brought = models.JSONField(default=dict)
+    brought_at = models.DateTimeField(null=True)
+    target = models.CharField(max_length=400)
+    words = models.CharField(max_length=300)
+    failed_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"each {self.every} to {self.folder}"
+
+
 class GlMappingRow(models.Model):
     """How the general ledger calls our accounts, from an event on: exports take the last one that
     was set up to their position."""

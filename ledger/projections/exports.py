@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from ledger.domain.export_deliveries import DeliveryEvent, ExportsDelivered, ExportsNotDelivered
 from ledger.domain.export_events import ExportAsked, ExportFailed, ExportMade
+from ledger.domain.export_plans import (
+    ExportPlanEnded,
+    ExportsPlanned,
+    PlanEvent,
+    PlannedExportsBrought,
+    PlannedExportsDue,
+    PlannedExportsNotBrought,
+)
 from ledger.domain.gl_mapping import GlMappingSet
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
-from ledger.models import ExportDeliveryRow, ExportRunRow, GlMappingRow
+from ledger.models import ExportDeliveryRow, ExportPlanRow, ExportRunRow, GlMappingRow
 from ledger.rows import Rows
 
 
@@ -50,6 +60,8 @@ def project_exports(recorded: Recorded, rows: Rows) -> None:
             )
         case ExportsDelivered() | ExportsNotDelivered() as event:
             _deliver(event, rows)
+        case event if isinstance(event, PlanEvent):
+            _plan(event, rows)
         case GlMappingSet() as mapping:
             rows.add(
                 GlMappingRow(
@@ -81,10 +93,57 @@ def _deliver(event: DeliveryEvent, rows: Rows) -> None:
             rows.change(ExportDeliveryRow, event.period, words=event.words, failed_at=event.at)
 
 
+def _plan(event: PlanEvent, rows: Rows) -> None:
+    match event:
+        case ExportsPlanned():
+            rows.add(
+                ExportPlanRow(
+                    plan_id=event.plan_id,
+                    every=event.every,
+                    formats=list(event.formats),
+                    folder=event.folder,
+                    by_user=event.by_user,
+                    at=event.at,
+                )
+            )
+        case ExportPlanEnded():
+            rows.change(ExportPlanRow, event.plan_id, ended_at=event.at)
+        case PlannedExportsDue():
+            rows.change(
+                ExportPlanRow,
+                event.plan_id,
+                due=event.due,
+                period=event.period,
+                position=event.position,
+                brought_at=None,
+                words="",
+                failed_at=None,
+            )
+        case PlannedExportsBrought():
+            row = rows.get(ExportPlanRow, event.plan_id)
+            rows.change(
+                ExportPlanRow,
+                event.plan_id,
+                brought={**row.brought, row.period: row.position},
+                brought_at=event.at,
+                target=event.target,
+                words="",
+                failed_at=None,
+            )
+        case PlannedExportsNotBrought():
+            rows.change(
+                ExportPlanRow,
+                event.plan_id,
+                target=event.target,
+                words=event.words,
+                failed_at=event.at,
+            )
+
+
 EXPORTS = Projection(
     name="ledger.exports",
     project=project_exports,
-    tables=(ExportRunRow, ExportDeliveryRow, GlMappingRow),
+    tables=(ExportRunRow, ExportDeliveryRow, ExportPlanRow, GlMappingRow),
     on=names_of(
         ExportAsked,
         ExportMade,
@@ -92,5 +151,6 @@ EXPORTS = Projection(
         ExportsDelivered,
         ExportsNotDelivered,
         GlMappingSet,
+        *get_args(PlanEvent),
     ),
 )

@@ -15,6 +15,7 @@ from ledger.eventstore.port import Position
 from ledger.models import (
     AccountRow,
     ExportDeliveryRow,
+    ExportPlanRow,
     ExportProgress,
     ExportRunRow,
     GlMappingRow,
@@ -57,6 +58,11 @@ def export_run(actor: Actor, export_id: UUID) -> ExportRunRow:
 def deliveries(*, limit: int) -> list[ExportDeliveryRow]:
     """Return where exports of closed months were brought, the newest month first."""
     return list(ExportDeliveryRow.objects.order_by("-period")[:limit])
+
+
+def export_plans() -> list[ExportPlanRow]:
+    """Return what is brought by itself, the oldest plan first."""
+    return list(ExportPlanRow.objects.filter(ended_at=None).order_by("at", "plan_id"))
 
 
 def progress_of(export_ids: list[UUID]) -> dict[UUID, Progress]:

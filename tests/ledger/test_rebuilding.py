@@ -37,6 +37,11 @@ from ledger.domain.dispute_events import DisputeOpened, DisputeSaid
 from ledger.domain.event import Event
 from ledger.domain.export_deliveries import ExportsDelivered
 from ledger.domain.export_events import ExportAsked
+from ledger.domain.export_plans import (
+    ExportsPlanned,
+    PlannedExportsBrought,
+    PlannedExportsDue,
+)
 from ledger.domain.gl_mapping import GlMappingSet
 from ledger.domain.ids import BidId
 from ledger.domain.invoice_events import BillingDetailsSet, CreditNoteAsked, InvoiceIssued
@@ -187,13 +192,21 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"export-{asked_for.export_id}", asked_for)
     delivered = example(ExportsDelivered)
     add(store, f"exportdelivery-{delivered.period}", delivered)
-    add(store, f"glmapping-{PLATFORM_ID}", example(GlMappingSet))
+    write_how_exports_go(store)
     told = example(NoticeGiven)
     add(store, f"notice-{told.notice_id}", told)
     limit, granted = example(SpendingBudgetSet), example(SpendingGrantAsked)
     drawn, met = example(SpendingDrawn), example(SpendingThresholdMet)
     add(store, f"spending-{limit.tenant_id}", limit, drawn, met, granted)
     write_prices(store, lease)
+
+
+def write_how_exports_go(store: EventStore) -> None:
+    """Add how a general ledger calls accounts, and exports that are brought by a plan."""
+    add(store, f"glmapping-{PLATFORM_ID}", example(GlMappingSet))
+    planned = example(ExportsPlanned)
+    due, brought = example(PlannedExportsDue), example(PlannedExportsBrought)
+    add(store, f"exportplan-{planned.plan_id}", planned, due, brought)
 
 
 def write_prices(store: EventStore, lease: LeaseScheduled) -> None:

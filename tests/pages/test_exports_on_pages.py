@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,8 +11,10 @@ from django.test import Client
 
 from ledger.domain.gl_mapping import GlMapping
 from ledger.domain.periods import Period
+from ledger.export_delivery import FolderTarget
 from ledger.exporting import make_exports
-from ledger.models import ExportProgress, ExportRunRow
+from ledger.models import ExportPlanRow, ExportProgress, ExportRunRow
+from ledger.planned_exports import deliver_planned
 from ledger.queries import read_up_to
 from ledger.queries.exports import gl_mapping
 from tests.pages.reading import html
@@ -89,6 +92,41 @@ def test_finance_says_how_the_general_ledger_calls_accounts(world: World) -> Non
     other = world.member(CONSUMER, "finance")
     assert other.post("/finance/exports/mapping", form).status_code == 403
     assert "Accounts of the general ledger" not in html(other.get("/finance/exports").content)
+
+
+def test_finance_plans_exports_and_ends_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.export_delivery._place", str(tmp_path))
+    joan, other = world.member(PLATFORM, "finance"), world.member(CONSUMER, "finance")
+    form = {"every": "day", "folder": "lake", "formats": "focus", "token": str(uuid4())}
+
+    for _ in range(2):
+        page = sent(joan, world, "/finance/exports/plans", form)
+    assert "lake" in page and str(tmp_path) in page and "not due yet" in page
+    deliver_planned(world.store, lambda: FolderTarget(tmp_path), now=world.now + timedelta(days=1))
+    world.settle()
+    page = html(joan.get("/finance/exports").content)
+    assert f"{world.now:%Y-%m-%d}" in page and len(list(tmp_path.rglob("manifest.json"))) == 1
+    assert "Bring by itself" not in html(other.get("/finance/exports").content)
+    assert other.post("/finance/exports/plans", form).status_code == 403
+
+    plan = ExportPlanRow.objects.get()
+    assert other.post(f"/finance/exports/plans/{plan.pk}/end").status_code == 403
+    sent(joan, world, f"/finance/exports/plans/{plan.pk}/end", {})
+    assert ExportPlanRow.objects.get().ended_at is not None
+
+
+def test_a_plan_that_is_wrong_is_told_in_place(world: World) -> None:
+    joan = world.member(PLATFORM, "finance")
+    form = {"every": "day", "folder": "../up", "formats": "focus", "token": str(uuid4())}
+
+    answer = joan.post("/finance/exports/plans", form)
+    assert answer.status_code == 422
+    assert "small letters" in html(answer.content)
+    without = joan.post("/finance/exports/plans", {"every": "day", "folder": "lake"})
+    assert without.status_code == 422
+    assert not ExportPlanRow.objects.exists()
 
 
 def test_a_form_that_is_wrong_is_told_in_place(world: World) -> None:

@@ -124,6 +124,8 @@ page_urls: list[URLPattern] = [
     path("finance/exports", export_runs.index),
     path("finance/exports/ask", export_runs.ask),
     path("finance/exports/mapping", export_runs.mapping),
+    path("finance/exports/plans", export_runs.plan),
+    path("finance/exports/plans/<uuid:plan_id>/end", export_runs.end_plan),
     path("finance/exports/state", export_runs.state),
     path("finance/exports/<uuid:export_id>/file", export_runs.file),
     path("finance/months", months.index),

@@ -16,14 +16,18 @@ from ledger import closing, exports
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.api.exports import file_answer
+from ledger.commands.export_plans import end_export_plan, plan_exports
 from ledger.commands.exports import ask_export, set_gl_mapping
+from ledger.domain.export_plans import FOLDER_LENGTH_MAX
 from ledger.domain.gl_mapping import KINDS, NAME_LENGTH_MAX, GlMapping
 from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
+from ledger.export_delivery import brought_to
 from ledger.queries.exports import (
     Progress,
     deliveries,
+    export_plans,
     export_run,
     export_runs,
     gl_mapping,
@@ -85,6 +89,24 @@ class MappingForm(forms.Form):
             self.cleaned_data["company"],
             self.cleaned_data["document_type"],
         )
+
+
+class PlanForm(forms.Form):
+    """What is brought by itself, how often, and into which folder."""
+
+    token = forms.UUIDField(widget=forms.HiddenInput, required=False)
+    every = forms.ChoiceField(
+        label="When",
+        choices=[("day", "Each day: the month so far"), ("month", "Each month, once it is closed")],
+    )
+    folder = forms.CharField(label="Folder", max_length=FOLDER_LENGTH_MAX, initial="lake")
+    formats = forms.MultipleChoiceField(label="As", widget=forms.CheckboxSelectMultiple)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["formats"]
+        assert isinstance(field, forms.MultipleChoiceField)
+        field.choices = [(name, each.title) for name, each in exports.FORMATS.items()]
 
 
 def _need_money(request: HttpRequest) -> Actor:
@@ -150,6 +172,48 @@ def mapping(request: HttpRequest) -> HttpResponse:
     return done(request, "/finance/exports", position, "Exports from now on use these names.")
 
 
+@require_POST
+def plan(request: HttpRequest) -> HttpResponse:
+    """Have exports brought by themselves from now on."""
+    actor, form = _need_money(request), PlanForm(request.POST)
+    closing.need_to_close(actor)
+    if not form.is_valid():
+        return _show(request, actor, planned=form)
+    wanted = form.cleaned_data
+    try:
+        position = plan_exports(
+            default_store(),
+            plan_id=wanted["token"] or uuid4(),
+            every=wanted["every"],
+            formats=wanted["formats"],
+            folder=wanted["folder"],
+            user_id=actor.need_person(),
+            by=meta_of(actor),
+            now=timezone.now(),
+        )
+    except Refusal as refused:
+        return _show(request, actor, planned=form, refusal=refused)
+    return done(request, "/finance/exports", position, "It is brought from now on.")
+
+
+@require_POST
+def end_plan(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Bring nothing any more by a plan."""
+    actor = _need_money(request)
+    closing.need_to_close(actor)
+    try:
+        position = end_export_plan(
+            default_store(),
+            plan_id,
+            user_id=actor.need_person(),
+            by=meta_of(actor),
+            now=timezone.now(),
+        )
+    except Refusal as refused:
+        return _show(request, actor, refusal=refused)
+    return done(request, "/finance/exports", position, "Nothing is brought by it any more.")
+
+
 @require_safe
 def file(request: HttpRequest, export_id: UUID) -> StreamingHttpResponse:
     """Send an export's file."""
@@ -162,9 +226,10 @@ def _show(
     *,
     form: AskForm | None = None,
     mapped: MappingForm | None = None,
+    planned: PlanForm | None = None,
     refusal: Refusal | None = None,
 ) -> HttpResponse:
-    invalid = any(each is not None and bool(each.errors) for each in (form, mapped))
+    invalid = any(each is not None and bool(each.errors) for each in (form, mapped, planned))
     asked = {"token": uuid4(), "period": request.GET.get("period", "")}
     sees = actor.sees_all or actor.has_platform_money
     context = {
@@ -172,6 +237,11 @@ def _show(
         **_listed(actor),
         "form": form or AskForm(initial=asked),
         "mapping": (mapped or _mapping()) if actor.has_platform_money else None,
+        "plan": (planned or PlanForm(initial={"token": uuid4(), "formats": ["focus-parquet"]}))
+        if actor.has_platform_money
+        else None,
+        "plans": export_plans() if sees else [],
+        "place": brought_to(),
         "deliveries": deliveries(limit=DELIVERIES_SHOWN) if sees else [],
     }
     return page(request, "pages/exports.html", context, refusal=refusal, invalid=invalid)
