@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0025_usage_of_shared_cards'),
+        ('ledger', '0028_daily_mails'),
     ]
 
     operations = [
