@@ -391,6 +391,7 @@ def _pay(party: Party, by: Meta, now: datetime) -> None:
         "payout_id": payout_id,
         "details_id": details_id,
         "file_id": uuid4(),
+        "plan_id": uuid4(),
     }
 
 
