@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0028_daily_mails'),
+        ('ledger', '0030_self_billing'),
     ]
 
     operations = [
