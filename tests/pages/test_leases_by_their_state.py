@@ -25,6 +25,7 @@ from tests.pages.world import BY, CONSUMER, OWNER, World
 pytestmark = pytest.mark.django_db
 
 BUTTON = {
+    "reprice": "Propose another price",
     "end": "End now…",
     "extend": "Ask to extend",
     "sell": "Offer the rest for sale",
@@ -213,7 +214,7 @@ def test_forms_are_replaced_only_when_others_are_due(
     world: World, consumer: Client, owner: Client
 ) -> None:
     lease_id = run(world, consumer)
-    shown = "end extend sell checkpoint"
+    shown = "end extend sell checkpoint reprice"
     same = consumer.get(f"/leases/{lease_id}/state", {"shown": shown}).content.decode()
     assert 'id="forms"' not in same, "somebody may be typing there"
 

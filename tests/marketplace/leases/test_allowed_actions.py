@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.domain.event import Event
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
-from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.actions import ACTIONS, Action, offered, standing_of
 from marketplace.domain.leases.lease import Lease, save
 from marketplace.domain.leases.price_changes import PriceChanges, Wish, propose
@@ -118,7 +118,7 @@ def test_each_owner_of_a_gang_goes_by_its_own_notice() -> None:
     assert offered(standing, tenant_id=BOB, now=late) == ("reprice",)
 
 
-TRIED: dict[Action, Callable[[Lease, datetime], Sequence[LeaseEvent]]] = {
+TRIED: dict[Action, Callable[[Lease, datetime], Sequence[Event]]] = {
     "end": lambda lease, now: lease.close(now=now),
     "extend": lambda lease, now: lease.ask_extension(ends_at=lease.ends_at + MINUTE, now=now),
     "sell": lambda lease, now: list_rest(
