@@ -34,7 +34,7 @@ def self_billed_paper(row: PaperRow) -> Document:
             ("Date", day(row.issued_at)),
             ("Settlement", row.period),
             ("Payout", str(row.payout_id)),
-            ("", SELF_BILLING),
+            ("Kind", SELF_BILLING),
         ),
         tables=(
             Table(

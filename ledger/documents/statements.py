@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ledger.documents.document import Column, Document, Table
 from ledger.documents.papers import day, party_lines
-from ledger.domain.money import decimal_of
+from ledger.domain.money import NANOS_PER_UNIT
 from ledger.models import PaperRow
 
 OF_EARNINGS = (
@@ -34,12 +34,12 @@ def statement_paper(row: PaperRow) -> Document:
         (
             line["title"],
             *(_parts(line["gross_nanos"], line["fee_nanos"]) if earned else ()),
-            decimal_of(line["nanos"]),
+            exactly(line["nanos"]),
         )
         for line in row.lines
     ]
-    closing = (f"Closing, {row.currency}", *blank, decimal_of(row.total_nanos))
-    held = ("Of that set aside", *blank, decimal_of(row.held_nanos))
+    closing = (f"Closing, {row.currency}", *blank, exactly(row.total_nanos))
+    held = ("Of that set aside", *blank, exactly(row.held_nanos))
     return Document(
         title=f"Statement {row.number}",
         issuer=party_lines(row.issuer),
@@ -48,13 +48,19 @@ def statement_paper(row: PaperRow) -> Document:
         tables=(
             Table(
                 columns=OF_EARNINGS if earned else OF_OTHERS,
-                rows=(("Opening", *blank, decimal_of(row.opening_nanos)), *lines),
+                rows=(("Opening", *blank, exactly(row.opening_nanos)), *lines),
                 totals=(*((held,) if row.held_nanos else ()), closing),
             ),
         ),
         notes=(EXACT, *held_words(row)),
         footer=f"{row.issuer['name']} · {row.number}",
     )
+
+
+def exactly(nanos: int) -> str:
+    """Write an amount to the nano-unit, so that amounts below each other align: 1,234.500000000."""
+    whole, rest = divmod(abs(nanos), NANOS_PER_UNIT)
+    return f"{'-' if nanos < 0 else ''}{whole:,}.{rest:09d}"
 
 
 def held_words(row: PaperRow) -> tuple[str, ...]:
@@ -66,4 +72,4 @@ def held_words(row: PaperRow) -> tuple[str, ...]:
 
 
 def _parts(gross: int, fee: int) -> tuple[str, str]:
-    return (decimal_of(gross), decimal_of(fee)) if gross or fee else ("", "")
+    return (exactly(gross), exactly(fee)) if gross or fee else ("", "")

@@ -34,8 +34,8 @@ from tests.ledger import ledgerbook as book
 from tests.ledger.drafts import draft
 from tests.ledger.invoiced import JOAN, LATER, MONTH
 
-ACCOUNTS = 24
-AT_ONCE = 6
+ACCOUNTS = 50
+AT_ONCE = 50
 
 
 def opened(store: EventStore) -> Draft:

@@ -10,6 +10,7 @@ from django.core import mail
 from ledger import invoice_mail, invoicing, stating
 from ledger.commands.papers import MonthNotClosed, issue_statement
 from ledger.composing import platform_named
+from ledger.documents.statements import exactly
 from ledger.domain.account_ids import earnings_account
 from ledger.domain.ids import AccountId
 from ledger.domain.parties import PLATFORM_ID
@@ -190,6 +191,11 @@ def test_closed_months_are_stated_by_themselves_where_that_is_said(busy: MemoryS
     invoiced.follow(busy)
     assert stating.see_to_papers(busy, now=LATER) == 0
     assert not PaperRow.objects.filter(sha256="")
+
+
+def test_amounts_below_each_other_align() -> None:
+    said = [exactly(each) for each in (1_234_500_000_000, -1, 0)]
+    assert said == ["1,234.500000000", "-0.000000001", "0.000000000"]
 
 
 def test_statements_are_rebuilt_as_they_were(busy: MemoryStore) -> None:
