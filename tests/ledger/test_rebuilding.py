@@ -221,10 +221,10 @@ def pay_owners(store: EventStore) -> None:
     """Add a bank file, and an owner who is paid over Stripe, of whom some is asked back."""
     written = example(BankFileWritten)
     add(store, f"bank-files-{PLATFORM_ID}", written)
-    there = example(StripeAccountAsked)
+    there = replace(example(StripeAccountAsked), country="DE")
     made = replace(example(StripeAccountMade), account_id=there.account_id)
     arrived = replace(example(BankPayoutSeen), account_id=there.account_id)
-    paid = replace(example(PayoutRequested), account_id=there.account_id)
+    paid = replace(example(PayoutRequested), account_id=there.account_id, postings=())
     back = replace(
         example(TransferReversalAsked), account_id=there.account_id, payout_id=paid.payout_id
     )
