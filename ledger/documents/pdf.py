@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from reportlab import __version__ as reportlab_version
 from reportlab.lib import colors
 from reportlab.lib.enums import TA_RIGHT
 from reportlab.lib.pagesizes import A4
@@ -29,9 +28,6 @@ from reportlab.platypus import Paragraph, SimpleDocTemplate, Spacer
 from reportlab.platypus import Table as Grid
 
 from ledger.documents.document import Document, Table
-
-RENDERER = f"offpeak-pdf 1, reportlab {reportlab_version}"
-"""What wrote a file: another version may write other bytes for the same document."""
 
 FONTS = Path(__file__).parent / "fonts"
 REGULAR, BOLD = "DejaVuSans", "DejaVuSans-Bold"
