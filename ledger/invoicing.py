@@ -57,7 +57,7 @@ log = structlog.get_logger()
 
 
 class InvoicesByPlatformOnly(Forbidden):
-    """Only finance people and operators of the platform may issue invoices and credit them."""
+    """Only finance people and operators of the platform issue invoices and settle them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

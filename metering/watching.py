@@ -233,6 +233,7 @@ class Watch:
                 heard.fit_since.pop(uuid, None)
             elif now - heard.fit_since.setdefault(uuid, now) >= proof:
                 release_gpu(store, host_id=host_id, gpu_uuid=uuid, by=WATCHER, now=now)
+                del heard.fit_since[uuid]  # told once, though its row is read a moment later
                 log.info("gpu.fit", host=str(host_id), gpu=uuid)
                 told += 1
         return told
