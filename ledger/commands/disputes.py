@@ -15,6 +15,7 @@ from ledger.domain.disputes import (
     DisputeUnknown,
     contest,
     give_back,
+    left_of_contested,
     open_dispute,
     set_aside,
 )
@@ -64,17 +65,25 @@ def decide_dispute(
 
     What was set aside is free again. user_id: None where the time to decide is over. given_back:
     of a dispute that is upheld in part.
-    Raises: DisputeUnknown, PartyCannotDecide, DisputeOver, PartNotContested, DisputeReasonMissing.
+    Raises: DisputeUnknown, PartyCannotDecide, DisputeOver, PartNotContested, GivenBackBefore,
+        DisputeReasonMissing.
     """
     known = load(store, Dispute, dispute_id)
     if known is None:
         raise DisputeUnknown(dispute_id=dispute_id)
     opened, parties = known.opened, _parties(store, known.opened)
+    left = _left(store, opened)
 
     def decide(dispute: Dispute | None) -> Sequence[Event]:
         assert dispute is not None, "it was just read"
         return dispute.decide(
-            outcome, reason=reason, by=user_id, parties=parties, now=now, given_back=given_back
+            outcome,
+            reason=reason,
+            by=user_id,
+            parties=parties,
+            now=now,
+            given_back=given_back,
+            left=left,
         )
 
     # It is decided first: whoever asks for the other outcome is refused before money moves.
@@ -125,6 +134,14 @@ def _set_aside(
     contested: Contested, dispute_id: DisputeId, now: datetime, account: Account
 ) -> Sequence[Event]:
     return set_aside(account, contested, dispute_id=dispute_id, now=now)
+
+
+def _left(store: EventStore, opened: DisputeOpened) -> Money:
+    payer = load(store, Account, opened.account_id)
+    if payer is None:
+        raise AccountUnknown(account_id=opened.account_id)
+    left = sum(each.nanos for each in left_of_contested(payer, opened))
+    return Money(left, opened.money.currency)
 
 
 def _release(hold_id: HoldId, now: datetime, account: Account) -> Sequence[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from ledger.commands.money import open_account
+from ledger.commands.money import opening_account
 from ledger.domain import account_ids, invoice_entries
 from ledger.domain.accounts import Account, AccountUnknown
 from ledger.domain.billing_details import BillingDetails, set_details
@@ -94,7 +94,6 @@ def issue_invoice(
     periods = load(store, Periods, PLATFORM_ID) or Periods()
     if periods.month(draft.period).state == "open":
         raise MonthOpenStill(period=str(draft.period))
-    _open_accounts(store, issuer_id, draft.currency, by=by, now=now)
     invoice_id = invoice_id_of(draft.account_id, draft.period)
     issued: list[InvoiceIssued] = []
 
@@ -112,15 +111,16 @@ def issue_invoice(
         ]
 
     of_this = by.step(f"invoice:{invoice_id}")
-    [position, _] = record_together(
+    positions = record_together(
         store,
         [
+            *_opening_accounts(issuer_id, draft.currency, by=by, now=now),
             Part(Invoices, issuer_id, issue, of_this),
             Part(Account, draft.account_id, post, of_this),
         ],
         whole=True,
     )
-    return invoice_id, position
+    return invoice_id, positions[-2]
 
 
 def post_invoice(store: EventStore, invoice: InvoiceIssued, *, by: Meta) -> Position:
@@ -280,24 +280,21 @@ def note_sent(
     return record(store, Invoices, issuer_id, decide, by=by)
 
 
-def _open_accounts(
-    store: EventStore, issuer_id: TenantId, currency: str, *, by: Meta, now: datetime
-) -> None:
-    """Open the accounts for rounding and tax in a currency; nothing where they are open."""
+def _opening_accounts(issuer_id: TenantId, currency: str, *, by: Meta, now: datetime) -> list[Part]:
+    """Return the opening of the accounts for rounding and tax; nothing where they are open."""
     ids = (
         account_ids.rounding_account(issuer_id, currency),
         account_ids.tax_account(issuer_id, currency),
     )
-    for account_id, (kind, title) in zip(ids, ACCOUNTS, strict=True):
-        open_account(
-            store,
+    return [
+        opening_account(
             account_id=account_id,
             tenant_id=issuer_id,
-            subscriber_id=None,
             kind=kind,
             title=title,
             currency=currency,
-            overdraft_nanos=None,
             by=by,
             now=now,
         )
+        for account_id, (kind, title) in zip(ids, ACCOUNTS, strict=True)
+    ]

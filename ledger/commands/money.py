@@ -67,6 +67,37 @@ def open_account(
     return record(store, Account, account_id, decide, by=by.step(asked))
 
 
+def opening_account(
+    *,
+    account_id: AccountId,
+    tenant_id: TenantId,
+    kind: AccountKind,
+    title: str,
+    currency: str,
+    by: Meta,
+    now: datetime,
+) -> Part:
+    """Return the opening of an account without a limit as a part of the first entry on it.
+
+    Nothing where it is open, on whatever terms; and where the rest is refused it is not opened.
+    """
+    terms = AccountOpened(
+        account_id=account_id,
+        tenant_id=tenant_id,
+        subscriber_id=None,
+        kind=kind,
+        title=title,
+        currency=currency,
+        overdraft_nanos=None,
+        at=now,
+    )
+
+    def decide(account: Account | None) -> Sequence[Event]:
+        return accounts.open_account(None, terms) if account is None else []
+
+    return Part(Account, account_id, decide, by.step(f"open:{kind}:{title}:{currency}"))
+
+
 def open_tenant_accounts(
     store: EventStore,
     *,

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from uuid import UUID
 
-from ledger.commands.money import open_account
+from ledger.commands.money import opening_account
 from ledger.domain import account_ids, bank_files, payee_details, payee_settling, payees
-from ledger.domain.accounts import Account
 from ledger.domain.bank_details import BankDetails
 from ledger.domain.bank_files import BankFiles, Draft, Render
 from ledger.domain.event import Event
@@ -18,27 +17,6 @@ from ledger.domain.payout_events import BankFileWritten, Schedule
 from ledger.domain.settling import Due, Earned, PayoutTerms
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
-
-
-def open_transit(
-    store: EventStore, *, platform_id: TenantId, currency: str, by: Meta, now: datetime
-) -> AccountId:
-    """Open the account of what is on its way to owners, once, and return it."""
-    account_id = account_ids.transit_account(platform_id, currency)
-    if load(store, Account, account_id) is None:
-        open_account(
-            store,
-            account_id=account_id,
-            tenant_id=platform_id,
-            subscriber_id=None,
-            kind="payouts",
-            title="On its way to owners",
-            currency=currency,
-            overdraft_nanos=None,
-            by=by,
-            now=now,
-        )
-    return account_id
 
 
 def settle_earnings(
@@ -61,7 +39,16 @@ def settle_earnings(
     Returns: the payout's id, None where nothing is to be paid; and where that is recorded.
     Raises: NothingPayable, AmountTooLarge.
     """
-    transit = open_transit(store, platform_id=platform_id, currency=of.currency, by=by, now=now)
+    transit = account_ids.transit_account(platform_id, of.currency)
+    opening = opening_account(
+        account_id=transit,
+        tenant_id=platform_id,
+        kind="payouts",
+        title="On its way to owners",
+        currency=of.currency,
+        by=by,
+        now=now,
+    )
 
     def decide(payee: Payee | None) -> Sequence[Event]:
         return payee_settling.settle(
@@ -76,7 +63,8 @@ def settle_earnings(
             now=now,
         )
 
-    position = record(store, Payee, of.account_id, decide, by=by.step(f"settle:{due.period}"))
+    settling = Part(Payee, of.account_id, decide, by.step(f"settle:{due.period}"))
+    position = record_together(store, [opening, settling], whole=True)[-1]
     payee = load(store, Payee, of.account_id) or Payee()
     revision = payee.revisions.get(due.period)
     made = None if revision is None else payout_named(of.account_id, due.period, revision)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from ledger.commands.money import open_account
+from ledger.commands.money import opening_account
 from ledger.domain import payments, receivables, returns
 from ledger.domain.account_ids import bad_debts_account, cash_account
 from ledger.domain.accounts import Account, AccountUnknown
@@ -189,20 +189,20 @@ def approve_write_off(
         ]
 
     by = by.step(f"write-off-approved:{invoice_id}")
-    open_account(
-        store,
-        account_id=bad_debts,
-        tenant_id=issued.issuer_id,
-        subscriber_id=None,
-        kind="bad-debts",
-        title="Invoices that were written off",
-        currency=issued.currency,
-        overdraft_nanos=None,
-        by=by,
-        now=now,
-    )
-    parts = [Part(Receivable, invoice_id, decide, by), Part(Account, issued.account_id, post, by)]
-    return record_together(store, parts, whole=True)[0]
+    parts = [
+        opening_account(
+            account_id=bad_debts,
+            tenant_id=issued.issuer_id,
+            kind="bad-debts",
+            title="Invoices that were written off",
+            currency=issued.currency,
+            by=by,
+            now=now,
+        ),
+        Part(Receivable, invoice_id, decide, by),
+        Part(Account, issued.account_id, post, by),
+    ]
+    return record_together(store, parts, whole=True)[1]
 
 
 def decline_write_off(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from ledger.commands.money import open_account
+from ledger.commands.money import opening_account
 from ledger.domain.account_ids import tax_account
 from ledger.domain.billing_details import BillingDetails
 from ledger.domain.event import Event
@@ -13,6 +13,7 @@ from ledger.domain.ids import TenantId, UserId
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.self_billing import BillDraft, SelfBilling
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from ledger.eventstore.together import Part, record_together
 
 
 def agree_to_self_billing(
@@ -66,15 +67,12 @@ def issue_self_billed(
 
     Raises: what `SelfBilling.bill` raises.
     """
-    open_account(
-        store,
+    opening = opening_account(
         account_id=tax_account(platform_id, draft.currency),
         tenant_id=platform_id,
-        subscriber_id=None,
         kind="tax",
         title="Tax on invoices",
         currency=draft.currency,
-        overdraft_nanos=None,
         by=by,
         now=now,
     )
@@ -82,4 +80,5 @@ def issue_self_billed(
     def decide(known: SelfBilling | None) -> Sequence[Event]:
         return (known or SelfBilling()).bill(draft, platform_id=platform_id, now=now)
 
-    return record(store, SelfBilling, draft.tenant_id, decide, by=by)
+    parts = [opening, Part(SelfBilling, draft.tenant_id, decide, by)]
+    return record_together(store, parts, whole=True)[-1]

@@ -43,6 +43,7 @@ from ledger.domain.holds import (
     Usage,
     hold_after,
     need_text,
+    note_given_back,
 )
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, TenantId
 from ledger.domain.money import NANOS_MAX, AmountTooLarge, CurrencyUnknown, Money
@@ -198,6 +199,7 @@ class Account:
         own = self.opened.account_id
         moved = sum(line.nanos for line in event.postings if line.account_id == own)
         self.entries[event.entry_id] = event
+        note_given_back(self.holds, event)
         if isinstance(event, FundsAdded):
             self.credited.setdefault(journal.reference_name(event.reference), event.entry_id)
         return replace(self, total=Money(self.total.nanos + moved, self.total.currency))

@@ -71,7 +71,8 @@ class DisputeDecided(Event, name="ledger.dispute-decided", version=2, grown_from
     """A dispute was upheld: who paid gets the contested amount back; or dismissed: it stands.
 
     decided_by: None where the time to decide was over. given_back: of the contested amount, where
-    it was upheld in part; None: all of it, or nothing.
+    it was upheld in part, or where no more was left of it, since some of the charge went back
+    before; None: all of it, or nothing.
     """
 
     dispute_id: DisputeId
@@ -82,12 +83,13 @@ class DisputeDecided(Event, name="ledger.dispute-decided", version=2, grown_from
     given_back: Money | None = None
 
 
-class UseCredited(Event, name="ledger.use-credited"):
+class UseCredited(Event, name="ledger.use-credited", version=2, grown_from=1):
     """A dispute was decided for who paid: one of those that got something of a charge gives back.
 
     An entry of the account that paid (`account_id`, up; the earnings or fees that give, down), in
     the month in which it is decided: what it corrects is never changed. corrects: the entry that
-    charged `window`. owner_id: whose earnings give, or the platform. money: above zero.
+    charged `window`. owner_id: whose earnings give, or the platform. money: above zero. hold_id: of
+    the charge; None in entries of before, which did not name it.
     """
 
     account_id: AccountId
@@ -100,6 +102,7 @@ class UseCredited(Event, name="ledger.use-credited"):
     money: Money
     postings: tuple[Posting, ...]
     at: datetime
+    hold_id: HoldId | None = None
 
 
 DisputeEvent = DisputeOpened | DisputeSaid | DisputeDecided

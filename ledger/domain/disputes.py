@@ -24,7 +24,7 @@ from ledger.domain.dispute_events import (
     Outcome,
     UseCredited,
 )
-from ledger.domain.events import HoldPlaced
+from ledger.domain.events import HoldPlaced, UsageCaptured
 from ledger.domain.holds import TEXT_LENGTH_MAX, need_text
 from ledger.domain.ids import AccountId, DisputeId, EntryId, HoldId, TenantId, UserId
 from ledger.domain.money import Money
@@ -71,6 +71,13 @@ class DisputeOver(Refusal):
 
 class PartNotContested(Invalid):
     """What goes back in part is more than nothing and less than all that is contested."""
+
+
+class GivenBackBefore(Refusal):
+    """Of this charge only so much is left: the rest went back before, for a missed promise.
+
+    Give back at most `left`; upheld as a whole, what is left goes back.
+    """
 
 
 class NothingSaid(Invalid):
@@ -204,18 +211,21 @@ class Dispute:
         parties: Collection[UserId],
         now: datetime,
         given_back: Money | None = None,
+        left: Money | None = None,
     ) -> list[DisputeDecided]:
         """Decide what becomes of it. parties: members of the organisations that are part of it.
 
         by: None where the clock decides. given_back: of what is contested, `in-part` and then only.
+        left: what of it did not go back before; None: all. Upheld, no more than that goes back.
         Again on the same terms is nothing.
-        Raises: PartyCannotDecide, DisputeOver, PartNotContested, DisputeReasonMissing,
-            TextUnreadable.
+        Raises: PartyCannotDecide, DisputeOver, PartNotContested, GivenBackBefore,
+            DisputeReasonMissing, TextUnreadable.
         """
         if by is not None and (by == self.opened.opened_by or by in parties):
             raise PartyCannotDecide()
         if self.decided is not None:
-            if (self.decided.outcome, self.decided.given_back) != (outcome, given_back):
+            same = given_back == (self.decided.given_back if outcome == "in-part" else None)
+            if outcome != self.decided.outcome or not same:
                 raise DisputeOver(outcome=self.decided.outcome)
             return []
         _need_reason(reason)
@@ -227,6 +237,10 @@ class Dispute:
         )
         if is_part != (outcome == "in-part") or (given_back is not None and not is_part):
             raise PartNotContested(contested=str(contested))
+        if outcome != "dismissed" and left is not None and left < contested:
+            if given_back is not None and given_back > left:
+                raise GivenBackBefore(left=left)
+            given_back = left if given_back is None else given_back
         return [
             DisputeDecided(
                 dispute_id=self.opened.dispute_id,
@@ -273,33 +287,65 @@ def set_aside(
     ]
 
 
+def left_of_contested(payer: Account, opened: DisputeOpened) -> list[Money]:
+    """Return what of each contested part may still go back: all, but for what went back before.
+
+    An owner who credited a missed promise has given back a share of each charge of the lease.
+    """
+    parts = [each.money for each in opened.contested]
+    charge = payer.entries.get(opened.entry_id)
+    assert isinstance(charge, UsageCaptured), "what is contested was charged"
+    hold = payer.holds[charge.hold_id]
+    got = {line.account_id: line.nanos for line in charge.postings if line.nanos > 0}
+    owners = {e.account_id: e.owner_id for e in opened.contested if e.owner_id is not None}
+    left, by_account = hold.given_back.left_of_charge(charge.charged, got, owners)
+    room = min(left, hold.given_back.left_of(hold.captured)).nanos
+    found = dict.fromkeys(range(len(parts)), 0)
+    # Owners first: what they credited for a promise has the platform's fee in it.
+    for index in sorted(found, key=lambda i: opened.contested[i].owner_id is None):
+        most = by_account.get(opened.contested[index].account_id, 0)
+        found[index] = min(parts[index].nanos, most, room)
+        room -= found[index]
+    return [Money(found[index], part.currency) for index, part in enumerate(parts)]
+
+
 def give_back(
     payer: Account, opened: DisputeOpened, money: Money, *, platform_id: TenantId, now: datetime
 ) -> list[UseCredited]:
     """Decide what who paid gets back from each account that got a part, once.
 
-    money: all of it; each account's part is in proportion to what it answers for.
+    money: all of it; each account's part is in proportion to what is left of what it answers for,
+    and no more than that.
     """
-    parts = journal.split(money.nanos, [each.money.nanos for each in opened.contested])
-    entries = [
+    own, currency = opened.account_id, money.currency
+    ids = [EntryId(uuid5(opened.dispute_id, f"credit:{e.account_id}")) for e in opened.contested]
+    if any(each in payer.entries for each in ids):
+        return []
+    left = [each.nanos for each in left_of_contested(payer, opened)]
+    if not sum(left):
+        return []
+    charge = payer.entries[opened.entry_id]
+    assert isinstance(charge, UsageCaptured), "what is contested was charged"
+    parts = journal.split(min(money.nanos, sum(left)), left)
+    return [
         UseCredited(
-            account_id=opened.account_id,
-            entry_id=EntryId(uuid5(opened.dispute_id, f"credit:{each.account_id}")),
+            account_id=own,
+            entry_id=entry_id,
             corrects=opened.entry_id,
             dispute_id=opened.dispute_id,
             lease_id=opened.lease_id,
             window=opened.window,
             owner_id=platform_id if each.owner_id is None else each.owner_id,
-            money=Money(part, money.currency),
+            money=Money(part, currency),
             postings=journal.transfer(
-                source=each.account_id, target=opened.account_id, money=Money(part, money.currency)
+                source=each.account_id, target=own, money=Money(part, currency)
             ),
             at=now,
+            hold_id=charge.hold_id,
         )
-        for each, part in zip(opened.contested, parts, strict=True)
+        for each, entry_id, part in zip(opened.contested, ids, parts, strict=True)
         if part
     ]
-    return [each for each in entries if each.entry_id not in payer.entries]
 
 
 def _need_reason(reason: str) -> None:

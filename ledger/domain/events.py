@@ -392,8 +392,9 @@ class SlaCredited(Event, name="ledger.sla-credited"):
     """An owner whose service missed what its offer promised credits the consumer a share.
 
     The postings sum to zero: `account_id` (the consumer's) up, the owner's earnings down. hold_id:
-    whose charges it corrects. charged: the owner's part of them. credit_ppm: the share that is
-    credited. reason: in words, with the figures that the formula took.
+    whose charges it corrects. charged: the owner's part of them, less what disputes gave back.
+    credit_ppm: the share that is credited, as far as so much is left. reason: in words, with the
+    figures that the formula took.
     """
 
     account_id: AccountId

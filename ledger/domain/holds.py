@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
@@ -10,13 +10,16 @@ from unicodedata import category
 
 from ledger.domain import journal
 from ledger.domain.agreed_rates import HoldRepriced, RateSince, rate_at
+from ledger.domain.dispute_events import UseCredited
 from ledger.domain.events import (
     HoldPlaced,
     HoldReleased,
     HoldResized,
     OwnerUse,
+    SlaCredited,
     UsageCaptured,
 )
+from ledger.domain.given_back import NOTHING_GIVEN, GivenBack
 from ledger.domain.ids import HoldId, LeaseId
 from ledger.domain.money import NANOS_MAX, Money, Rate
 from ledger.domain.refusal import Invalid, Refusal, Unknown
@@ -179,6 +182,7 @@ class Hold:
     placed: the amount first asked for. money: the amount now, what was captured included.
     terms, windows, millis: of the use captured so far; millis: of GPU-time, by price.
     first_price: of its use, as far as it is known; repriced: what was agreed since, in order.
+    given_back: what of the use captured went back since.
     """
 
     hold_id: HoldId
@@ -192,6 +196,7 @@ class Hold:
     repriced: tuple[RateSince, ...] = ()
     windows: tuple[Window, ...] = ()
     released: bool = False
+    given_back: GivenBack = NOTHING_GIVEN
 
     @property
     def remaining(self) -> Money:
@@ -246,10 +251,13 @@ class Hold:
 
 HoldEvent = HoldPlaced | HoldResized | HoldRepriced | HoldReleased | UsageCaptured
 """What happens to a hold."""
-HOLD_KINDS = (HoldPlaced, HoldResized, HoldRepriced, HoldReleased, UsageCaptured)
+HOLD_KINDS = (
+    *(HoldPlaced, HoldResized, HoldRepriced, HoldReleased),
+    *(UsageCaptured, SlaCredited, UseCredited),
+)
 
 
-def hold_after(before: Hold | None, event: HoldEvent) -> Hold:
+def hold_after(before: Hold | None, event: HoldEvent | SlaCredited | UseCredited) -> Hold:
     """Return a hold after something happened to it; before: None where it is just placed."""
     if isinstance(event, HoldPlaced):
         return Hold(
@@ -273,3 +281,14 @@ def hold_after(before: Hold | None, event: HoldEvent) -> Hold:
             return replace(before, released=True)
         case UsageCaptured():
             return before.after(event)
+        case SlaCredited():
+            given = before.given_back.after_miss(event, before.captured)
+            return replace(before, given_back=given)
+        case UseCredited():
+            return replace(before, given_back=before.given_back.after_dispute(event.money))
+
+
+def note_given_back(holds: MutableMapping[HoldId, Hold], event: object) -> None:
+    """Note what an entry gave back of the use that was captured from a hold, if it did."""
+    if isinstance(event, SlaCredited | UseCredited) and event.hold_id is not None:
+        holds[event.hold_id] = hold_after(holds[event.hold_id], event)

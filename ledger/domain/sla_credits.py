@@ -41,15 +41,24 @@ class SlaMiss:
 
 
 def credit_of(account: Account, miss: SlaMiss) -> tuple[Money, Money]:
-    """Return the owner's part of what the hold was charged, and what is credited of it.
+    """Return the owner's part of what disputes left of the charges, and what is credited of it.
 
-    Both rounded down to a nano-unit. Raises: HoldUnknown.
+    Both rounded down to a nano-unit; at most what was not given back yet. Raises: HoldUnknown.
     """
     if miss.hold_id not in account.holds:
         raise HoldUnknown(hold_id=miss.hold_id)
     captured = account.holds[miss.hold_id].captured
-    part = Money(captured.nanos * miss.gpus // miss.of_gpus, captured.currency)
-    return part, part.share(miss.credit_ppm)
+    given = account.holds[miss.hold_id].given_back
+    charged = captured.nanos - given.disputed_nanos
+    part = Money(charged * miss.gpus // miss.of_gpus, captured.currency)
+    return part, min(part.share(miss.credit_ppm), given.left_of(captured))
+
+
+def _reason(account: Account, miss: SlaMiss) -> str:
+    given = account.holds[miss.hold_id].given_back
+    if not given.disputed_nanos:
+        return miss.reason
+    return f"{miss.reason}; of what disputes left"[:TEXT_LENGTH_MAX]
 
 
 def credit_sla(account: Account, miss: SlaMiss, *, now: datetime) -> list[SlaCredited]:
@@ -83,7 +92,7 @@ def credit_sla(account: Account, miss: SlaMiss, *, now: datetime) -> list[SlaCre
             owner_id=miss.owner_id,
             charged=charged,
             credit_ppm=miss.credit_ppm,
-            reason=miss.reason,
+            reason=_reason(account, miss),
             money=money,
             postings=journal.transfer(source=earnings, target=own, money=money),
             at=now,

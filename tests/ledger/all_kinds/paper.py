@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
-from math import floor
+from math import ceil, floor
 from uuid import UUID
 
 from ledger.domain.ids import AccountId, EntryId, HoldId, TenantId
@@ -50,6 +50,15 @@ class PaperHold:
     hours: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """By hour and number of the correction: what both owners' GPUs gave."""
     released: bool = False
+    disputed: int = 0
+    """What disputes gave back."""
+    missed: dict[TenantId, tuple[int, int]] = field(default_factory=dict)
+    """By owner, what it credited for its promise, and of how much that is a share."""
+
+    @property
+    def left(self) -> int:
+        """Return what of the use may still go back."""
+        return self.captured - self.disputed - sum(nanos for nanos, _ in self.missed.values())
 
     def price_at(self, moment: datetime) -> int:
         """Return at what use that begins then is charged."""
@@ -95,12 +104,29 @@ class PaperUse:
     nanos: int
     parts: list[tuple[AccountId, TenantId | None, int]]
     at: datetime
+    hold: PaperHold
+
+    def left(self, contested: list[tuple[AccountId, TenantId | None, int]]) -> list[int]:
+        """Return what of each contested part may still go back. Fees come last."""
+        gone = {
+            owner: ceil(Fraction(nanos * self.nanos, of)) if of else nanos
+            for owner, (nanos, of) in self.hold.missed.items()
+        }
+        room = max(min(self.hold.left, self.nanos - sum(gone.values())), 0)
+        got = {account_id: nanos for account_id, _, nanos in self.parts}
+        left: dict[AccountId, int] = {}
+        for account_id, owner, nanos in sorted(contested, key=lambda each: each[1] is None):
+            most = got[account_id] - (gone.get(owner, 0) if owner else 0)
+            left[account_id] = max(min(nanos, most, room), 0)
+            room -= left[account_id]
+        return [left[account_id] for account_id, _, _ in contested]
 
 
 @dataclass
 class PaperDispute:
     """What is contested, from whom. outcome: empty while it is open. back: what was given back."""
 
+    use: PaperUse
     account_id: AccountId
     parts: list[tuple[AccountId, TenantId | None, int]]
     outcome: str = ""

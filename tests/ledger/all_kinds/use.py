@@ -174,6 +174,7 @@ class Use(world.People):
                 charged,
                 [each for each in got if each[2]],
                 window.ends_at,
+                hold,
             )
         )
 
@@ -280,8 +281,8 @@ class Use(world.People):
             return
         hold_id, hold = found
         key = (hold_id, owner)
-        part = hold.captured * gpus // 4
-        money = part * credit_ppm // 1_000_000
+        left_by_disputes = hold.captured - hold.disputed
+        money = min(left_by_disputes * gpus // 4 * credit_ppm // 1_000_000, hold.left)
         miss = SlaMiss(
             hold_id=hold_id,
             lease_id=lease_of(hold_id),
@@ -295,6 +296,7 @@ class Use(world.People):
         assert done == (self.missed.get(key, credit_ppm) == credit_ppm)
         if done and money and key not in self.missed:
             self.missed[key] = credit_ppm
+            hold.missed[OWNERS[owner]] = (money, left_by_disputes)
             currency = self.currency(hold.account_id)
             self._given(hold.account_id, earnings(OWNERS[owner], currency), money)
 
@@ -332,7 +334,7 @@ class Use(world.People):
                 (account_id, owner, part)
                 for (account_id, owner, _), part in zip(use.parts, split, strict=True)
             ]
-            self.paper.disputes[use.entry_id] = PaperDispute(use.account_id, parts)
+            self.paper.disputes[use.entry_id] = PaperDispute(use, use.account_id, parts)
             self.contested[use.entry_id] = used
 
     @asks(
@@ -362,8 +364,15 @@ class Use(world.People):
             same = (dispute.outcome, dispute.back) == (outcome, back)
             assert done == (person != JOAN and same)
             return
-        assert done == (person != JOAN and (part is None or 0 < back < sum(weights)))
+        left = dispute.use.left(dispute.parts)
+        fits = part is None or (0 < back < sum(weights) and back <= sum(left))
+        assert done == (person != JOAN and fits)
         if done:
             dispute.outcome, dispute.back = outcome, back
-            for each, nanos in zip(dispute.parts, shared(back, weights), strict=True):
+            if not sum(left):
+                return
+            parts = shared(min(back, sum(left)), left)
+            for each, nanos in zip(dispute.parts, parts, strict=True):
                 self._given(dispute.account_id, each[0], nanos)
+            dispute.use.hold.disputed += sum(parts)
+            assert dispute.use.hold.left >= 0

@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine
 from ledger import commands
 from ledger.commands import invoices as invoicing
 from ledger.commands import payouts
-from ledger.commands.payouts import open_transit
 from ledger.domain import account_ids
 from ledger.domain.bank_details import BankDetails
 from ledger.domain.events import AccountKind
@@ -55,6 +54,7 @@ PLATFORMS: tuple[tuple[AccountKind, Any], ...] = (
     ("rounding", account_ids.rounding_account),
     ("tax", account_ids.tax_account),
     ("stripe-fees", account_ids.processing_account),
+    ("payouts", account_ids.transit_account),
 )
 
 
@@ -101,7 +101,6 @@ def found(store: EventStore) -> None:
                 by=SOMEBODY,
                 now=START,
             )
-        open_transit(store, platform_id=PLATFORM_ID, currency=currency, by=SOMEBODY, now=START)
         for kind, account_of in PLATFORMS:
             titles = {"rounding": "Rounding of invoices", "tax": "Tax on invoices"}
             commands.open_account(
