@@ -1,8 +1,7 @@
 """An account: what it has, what is set aside in holds, and what may be taken from it.
 
 total: everything posted to it. held: what open holds still set aside. available = total - held:
-what a new hold may use, down to the overdraft limit. One stream decides one account, so two
-holds that are placed at once can never use the same money.
+what a new hold may use, down to the overdraft limit. One stream decides one account.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from ledger.domain.events import (
     StorageCharged,
     UsageCaptured,
 )
+from ledger.domain.given_back import for_use_after
 from ledger.domain.holds import (
     TEXT_LENGTH_MAX,
     Hold,
@@ -53,7 +53,6 @@ from ledger.domain.return_events import ReturnEntry
 from ledger.domain.storage import Stored, stored_after
 
 EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid)
-
 CURRENCY = re.compile(r"[A-Z]{3}")
 
 PAYING_KINDS: frozenset[AccountKind] = frozenset({"prepaid", "chargeback"})
@@ -135,6 +134,8 @@ class Account:
 
     They only gain ids and are not copied at each event; so only the newest state of a fold may be
     asked, and by id: of an account that was carried forward they find what is older (decision 116).
+    for_use_nanos: of its total, what came as compensation or credit: never paid out. stored: by
+    volume, what was charged. credited: by a reference's name, what first added funds for it.
     """
 
     STREAM: ClassVar[str] = "account"
@@ -143,12 +144,11 @@ class Account:
     total: Money
     held: Money
     overdraft_nanos: int | None
+    for_use_nanos: int = 0
     holds: MutableMapping[HoldId, Hold] = field(default_factory=dict)
     entries: MutableMapping[EntryId, journal.EntryEvent] = field(default_factory=dict)
     stored: Mapping[UUID, Stored] = field(default_factory=dict)
-    """By volume, what of it was charged by now."""
     credited: MutableMapping[str, EntryId] = field(default_factory=dict)
-    """By the name of its reference, the entry that first added funds for it."""
     stopped: frozenset[str] = frozenset()
     """The invoices that are overdue for so long that nothing new is set aside."""
 
@@ -202,7 +202,9 @@ class Account:
         note_given_back(self.holds, event)
         if isinstance(event, FundsAdded):
             self.credited.setdefault(journal.reference_name(event.reference), event.entry_id)
-        return replace(self, total=Money(self.total.nanos + moved, self.total.currency))
+        total = Money(self.total.nanos + moved, self.total.currency)
+        for_use = for_use_after(self.for_use_nanos, total.nanos, event)
+        return replace(self, total=total, for_use_nanos=for_use)
 
     @property
     def available(self) -> Money:

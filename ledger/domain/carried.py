@@ -29,11 +29,11 @@ class CarriedReference:
     entry_id: EntryId
 
 
-class AccountCarried(Event, name="ledger.account-carried-forward", version=2, grown_from=1):
+class AccountCarried(Event, name="ledger.account-carried-forward", version=3, grown_from=1):
     """The events of an account up to `up_to_version` come to these amounts: its opening statement.
 
     event_id: of the event at that version. period: the month in which it was made. Its holds and
-    entries are not listed: each is found in the stream by its id.
+    entries are not listed: each is found in the stream by its id. for_use_nanos: as in Account.
     """
 
     account_id: AccountId
@@ -48,3 +48,4 @@ class AccountCarried(Event, name="ledger.account-carried-forward", version=2, gr
     references: tuple[CarriedReference, ...]
     at: datetime
     stopped: tuple[str, ...] = ()
+    for_use_nanos: int = 0

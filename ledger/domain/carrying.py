@@ -36,6 +36,7 @@ def carry(account: Account, *, up_to_version: int, event_id: UUID, now: datetime
         ),
         at=now,
         stopped=tuple(sorted(account.stopped)),
+        for_use_nanos=account.for_use_nanos,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ledger.domain.events import SlaCredited
+from ledger.domain.events import CompensationPaid, SlaCredited
 from ledger.domain.ids import AccountId, TenantId
 from ledger.domain.money import Money
 
@@ -70,3 +70,13 @@ class GivenBack:
 
 
 NOTHING_GIVEN = GivenBack()
+
+
+def for_use_after(before: int, total: int, event: object) -> int:
+    """Return what of a total is for use only, in nano-units, once an entry is in that total.
+
+    Compensation and what was credited for a missed promise come from owners' earnings, which may
+    fall below zero by it: they are used and never paid out. What was paid in is used first.
+    """
+    came = event.money.nanos if isinstance(event, CompensationPaid | SlaCredited) else 0
+    return max(min(before + came, total), 0)

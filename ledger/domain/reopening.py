@@ -66,6 +66,7 @@ def fields_of(carried: AccountCarried, find: Find) -> dict[str, Any]:
         "total": carried.total,
         "held": carried.held,
         "overdraft_nanos": carried.overdraft_nanos,
+        "for_use_nanos": carried.for_use_nanos,
         "holds": Recalled[HoldId, Hold](partial(_hold, find)),
         "entries": Recalled[EntryId, EntryEvent](partial(_entry, find)),
         "stored": {each.volume_id: each.stored for each in carried.volumes},

@@ -39,7 +39,8 @@ class EntryUnknown(Unknown):
 class NotUnused(Refusal):
     """So much of the wallet is not unused: only what is available goes back.
 
-    What is set aside in holds is spoken for, and credit is not the wallet's own.
+    What is set aside in holds is spoken for, credit is not the wallet's own, and what came as
+    compensation or for a missed promise is for use.
     """
 
 
@@ -76,12 +77,13 @@ def reversal_of(entry_id: EntryId) -> EntryId:
 
 
 def need_unused(account: Account, money: Money) -> None:
-    """Refuse to give back more than is available, credit left aside.
+    """Refuse to give back more than is available, credit and what is for use only left aside.
 
     Raises: NotUnused.
     """
-    if money.nanos > account.available.nanos:
-        raise NotUnused(asked=money, available=account.available)
+    unused = Money(account.available.nanos - account.for_use_nanos, money.currency)
+    if money.nanos > unused.nanos:
+        raise NotUnused(asked=money, available=unused)
 
 
 def need_covered(account: Account) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ledger.commands import refunds as refunding
 from ledger.commands import wallet as commands
+from ledger.domain.accounts import Account
 from ledger.domain.ids import AccountId, PaymentId, RefundId
 from ledger.domain.minor_units import money_of
 from ledger.domain.money import Money
@@ -202,7 +203,9 @@ def refundable_now(store: EventStore, row: AccountRow) -> Money:
     """Return how much of a wallet could go back to cards now: unused, and come in by them."""
     wallet = load(store, Wallet, AccountId(row.pk)) or Wallet()
     most = refundable(wallet, row.currency)
-    return Money(max(0, min(most.nanos, row.available_nanos)), row.currency)
+    account = load(store, Account, AccountId(row.pk))
+    unused = row.available_nanos - (account.for_use_nanos if account else 0)
+    return Money(max(0, min(most.nanos, unused)), row.currency)
 
 
 def payment_of(intent: str) -> WalletPaymentRow | None:
