@@ -18,7 +18,7 @@ import pytest
 
 import ledger.commands
 import marketplace.commands
-from ledger.domain import payees, refunds
+from ledger.domain import payees, receivables, refunds
 from ledger.domain.closing import Periods, SecondPersonNeeded
 from ledger.domain.closing_events import PeriodClosed, ReopeningAsked
 from ledger.domain.dispute_events import DisputeOpened
@@ -26,9 +26,11 @@ from ledger.domain.disputes import Dispute, PartyCannotDecide
 from ledger.domain.ids import TenantId, UserId
 from ledger.domain.invoice_events import CreditNoteAsked, InvoiceIssued
 from ledger.domain.invoices import Invoices
+from ledger.domain.money import Money
 from ledger.domain.payees import OwnPayout, Payee
 from ledger.domain.payout_events import PayoutRequested
 from ledger.domain.periods import read_period
+from ledger.domain.receivable_events import WriteOffAsked
 from ledger.domain.refunds import OwnRefund
 from ledger.domain.wallet import Wallet
 from ledger.domain.wallet_events import RefundAsked
@@ -100,10 +102,21 @@ def contested_charge(by: UserId) -> object:
     return opened.decide("dismissed", reason="as metered", by=by, parties=(), now=NOON)
 
 
+def write_off(by: UserId) -> object:
+    issued = replace(example(InvoiceIssued), kind="invoice")
+    asked = replace(
+        example(WriteOffAsked), invoice_id=issued.invoice_id, asked_by=ASKED, money=Money(1)
+    )
+    bill = receivables.Bill(issued, credited_nanos=0)
+    known = receivables.Receivable.evolve(None, asked)
+    return receivables.approve_write_off(known, bill, by=by, now=NOON)
+
+
 APPROVALS: dict[str, tuple[Callable[[UserId], object], type[Exception]]] = {
     "approve_refund": (refund, OwnRefund),
     "approve_payout": (payout, OwnPayout),
     "approve_credit_note": (credit_note, SecondPersonNeeded),
+    "approve_write_off": (write_off, SecondPersonNeeded),
     "approve_reopening": (opening_a_month_again, SecondPersonNeeded),
     "approve_request": (quota, OwnQuotaRequest),
     "decide_spending_grant": (grant_of_a_budget, GrantIsYourOwn),

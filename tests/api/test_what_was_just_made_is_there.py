@@ -23,6 +23,7 @@ OF_THE_STREAM_ALONE = {
     "burst/home-policy",
     "market/depth",
     "market/quotes",
+    "notices/digest",
     "notices/wishes",
     "webhooks",
     "webhooks/<uuid:webhook_id>",

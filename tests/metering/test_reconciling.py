@@ -53,8 +53,10 @@ LATER = minute(600)
 
 
 def found(now: datetime = LATER) -> list[Difference]:
+    """Return what differs, but for the invoice that is issued at the month's end."""
     legs = reconcile(MONTH, now=now)
-    return [each for leg in legs for each in leg.differences]
+    ours = [leg for leg in legs if leg.name != "journal-invoices"]
+    return [each for leg in ours for each in leg.differences]
 
 
 def planted(sql: str, *values: str | UUID) -> None:
@@ -69,7 +71,8 @@ def planted(sql: str, *values: str | UUID) -> None:
 def test_a_month_in_order_differs_in_nothing(used: World) -> None:
     legs = reconcile(MONTH, now=minute(600))
 
-    assert [leg for leg in legs if leg.differences] == []
+    differing = {(leg.name, each.reason) for leg in legs for each in leg.differences}
+    assert differing == {("journal-invoices", "in-flight")}, "its invoice is issued at its end"
     by_name = {leg.name: leg for leg in legs}
     assert sum(pair.one for pair in by_name["samples-windows"].pairs) == 3_600_000
     assert sum(pair.other for pair in by_name["windows-charges"].pairs) == 3_600_000

@@ -18,12 +18,16 @@ from tests.access.conftest import Caller, admit
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.marketplace.support.routes")]
 
 
+def of_the_platform(slug: str) -> Caller:
+    caller = admit(slug, "operator")
+    MemberRow.objects.filter(tenant_id=caller.tenant_id).update(is_platform=True)
+    return caller
+
+
 @pytest.fixture
 def platform(db: None, settings: LazySettings) -> Caller:
     settings.MARKETS = read_markets(settings.ENV.market, "eu=eu")
-    caller = admit("platform", "operator")
-    MemberRow.objects.filter(tenant_id=caller.tenant_id).update(is_platform=True)
-    return caller
+    return of_the_platform("platform")
 
 
 @pytest.fixture
@@ -100,7 +104,8 @@ def test_a_request_is_asked_approved_and_taken_up_in_its_market(platform: Caller
     assert platform.get(path).status_code == 404
     assert platform.get(f"{path}?market=eu").json()["state"] == "open"
     assert platform.post(f"{path}/approve").status_code == 404
-    token = platform.post(f"{path}/approve", {"market": "eu"}).json()["token_id"]
+    somebody_else = of_the_platform("second")
+    token = somebody_else.post(f"{path}/approve", {"market": "eu"}).json()["token_id"]
     taken = platform.post(f"{path}/take-up", {"token_id": token, "market": "eu"})
     assert taken.status_code == 201
     [override] = platform.get("/api/v1/quotas/overrides?market=eu").json()["data"]
