@@ -8,8 +8,9 @@ month alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from ledger.domain.billing_details import DUE_DAYS_DEFAULT
 from ledger.domain.ids import AccountId, SubscriberId, TenantId
 from ledger.domain.invoice_events import InvoiceKind, PartyDetails, TaxScheme
 from ledger.domain.invoices import Draft, DraftLine
-from ledger.domain.money import MILLIS_PER_HOUR
+from ledger.domain.money import MILLIS_PER_HOUR, Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import Period, read_period
 from ledger.domain.storage import GIB_MONTH
@@ -39,6 +40,8 @@ from ledger.models import (
 
 WITH_ROWS = ("usage", "storage")
 """Kinds whose charges have rows of their own that say what for."""
+PRICES_APART_MAX = 12
+"""Use at so many prices has a line for each; at more it has one, or a market would fill pages."""
 THOUSAND = 1_000
 
 
@@ -92,25 +95,46 @@ def _use(
     rows = (
         UsageChargeRow.objects.filter(new, account_id=account.pk)
         .annotate(of=TruncMonth("starts_at", tzinfo=UTC))
-        .values("sku", "service_class", "provider", "of")
+        .values("sku", "service_class", "provider", "price_nanos", "of")
         .annotate(nanos=Sum("charged_nanos"), millis=Sum("gpu_millis"))
-        .order_by("of", "sku", "service_class", "provider")
+        .order_by("of", "sku", "service_class", "provider", "price_nanos")
     )
-    for row in rows:
-        title = _use_title(row)
+    found = list(rows)
+    asked = Counter(_terms(row) for row in found)
+    few = {terms for terms, prices in asked.items() if 1 < prices <= PRICES_APART_MAX}
+    lines: dict[tuple[object, ...], tuple[str, int, int]] = {}
+    for row in found:
+        apart = _terms(row) in few
+        key = (*_terms(row), row["price_nanos"] if apart else None)
+        price = Rate(row["price_nanos"], account.currency) if apart else None
+        _, millis, nanos = lines.get(key, ("", 0, 0))
+        lines[key] = (
+            _use_title(row, price),
+            millis + int(row["millis"]),
+            nanos + int(row["nanos"]),
+        )
+    for (of, sku, *_), (title, millis, nanos) in lines.items():
+        assert isinstance(of, datetime) and isinstance(sku, str)
         yield DraftLine(
             category="use",
-            sku=row["sku"],
-            quantity=thousandths(int(row["millis"]), MILLIS_PER_HOUR),
+            sku=sku,
+            quantity=thousandths(millis, MILLIS_PER_HOUR),
             unit="GPU-hours",
-            nanos=int(row["nanos"]),
-            **_month(str(Period.of(row["of"])), period, numbers, title),
+            nanos=nanos,
+            **_month(str(Period.of(of)), period, numbers, title),
         )
 
 
-def _use_title(row: Mapping[str, Any]) -> str:
+def _terms(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what use is told apart by on an invoice, whatever its price."""
+    return (row["of"], row["sku"], row["service_class"], row["provider"])
+
+
+def _use_title(row: Mapping[str, Any], price: Rate | None = None) -> str:
+    """Return what use is called; price: where there are lines of several."""
     title = ", ".join(filter(None, (row["sku"] or TITLES["use"], row["service_class"])))
-    return f"{title} (rented from {row['provider']})" if row["provider"] else title
+    title = f"{title} (rented from {row['provider']})" if row["provider"] else title
+    return title if price is None else f"{title}, at {price}"
 
 
 def _storage(
@@ -188,11 +212,12 @@ def entries_of_line(invoice: InvoiceRow, line: dict[str, Any]) -> Q:
     match line["category"]:
         case "use":
             rows = UsageChargeRow.objects.filter(**mine, **within, sku=line["sku"])
-            terms = rows.values("sku", "service_class", "provider").distinct().order_by()
+            told = ("sku", "service_class", "provider", "price_nanos", "currency")
             title = line["title"].removesuffix(f", for {line['period']}")
             same = Q(pk__in=())
-            for each in terms:
-                if _use_title(each) == title:
+            for each in rows.values(*told).distinct().order_by():
+                price = Rate(each["price_nanos"], each["currency"])
+                if title in (_use_title(each), _use_title(each, price)):
                     same |= Q(**each)
             return on & Q(kind="usage", entry_id__in=rows.filter(same).values("entry_id"))
         case "storage":

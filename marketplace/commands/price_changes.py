@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ledger.commands.repricing import repricing_hold
-from ledger.domain.accounts import Account
+from ledger.domain.accounts import Account, FundsInsufficient
 from ledger.domain.event import Event
 from ledger.domain.ids import LeaseId, OfferId, TenantId, UserId
 from ledger.domain.money import Rate
@@ -21,7 +21,8 @@ from marketplace.domain.facts.price_events import LeasePriceProposed
 from marketplace.domain.leases import price_changes as rules
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
 from marketplace.domain.leases.price_changes import PriceChanges, Wish
-from marketplace.domain.leases.renewals import need_budget
+from marketplace.domain.leases.renewals import BudgetSpent, need_budget
+from marketplace.domain.spending.budget import BudgetUsedUp
 from marketplace.domain.spending.budgets import Budgets
 
 TRIES_MAX = 5
@@ -30,6 +31,13 @@ TRIES_MAX = 5
 
 class LeaseIsMoving(Refusal):
     """The lease changed several times while its price was agreed. Nothing happened: try again."""
+
+
+class PriceNotCovered(Refusal):
+    """The consumer's account or budgets do not cover what the lease would cost at most.
+
+    Nothing changed. Agree again once they do, or propose a lower price.
+    """
 
 
 class _LookAgain(Refusal):
@@ -96,18 +104,21 @@ def agree_price(
     What the lease costs at most at the new price is set aside, and drawn on the budgets that cover
     its bid, or nothing changes.
 
-    Raises: LeaseUnknown, LeaseIsMoving, what `price_changes.agree` raises, FundsInsufficient,
-        BudgetSpent, BudgetUsedUp.
+    Raises: LeaseUnknown, LeaseIsMoving, what `price_changes.agree` raises; FundsInsufficient,
+        BudgetSpent and BudgetUsedUp to the consumer, and PriceNotCovered to an owner, who is not
+        told what money the consumer has.
     """
     for attempt in range(TRIES_MAX):
-        lease = _lease(store, lease_id)
-        parts = _agreeing(
-            store, lease, proposal_id, tenant_id, user_id, by=by.step(f"agree:{attempt}"), now=now
-        )
+        lease, step = _lease(store, lease_id), by.step(f"agree:{attempt}")
         try:
+            parts = _agreeing(store, lease, proposal_id, tenant_id, user_id, by=step, now=now)
             return record_together(store, parts, whole=True)[-1]
         except _LookAgain:
             continue
+        except (FundsInsufficient, BudgetSpent, BudgetUsedUp):
+            if tenant_id == lease.terms.tenant_id:
+                raise
+            raise PriceNotCovered(lease_id=lease_id) from None
     raise LeaseIsMoving(lease_id=lease_id)
 
 

@@ -10,12 +10,13 @@ from django.db.models import Sum
 
 from ledger import exports, invoicing
 from ledger.commands.invoices import MonthOpenStill, issue_invoice
-from ledger.composing import compose
+from ledger.composing import PRICES_APART_MAX, compose, entries_of_line
 from ledger.domain.account_ids import funds_account, rounding_account, tax_account
 from ledger.domain.accounts import FundsInsufficient
 from ledger.domain.billed import BILLED
 from ledger.domain.ids import AccountId
 from ledger.domain.invoices import InvoiceIssuedBefore, NothingToInvoice
+from ledger.domain.money import Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.rounding import half_up, unit_of
 from ledger.eventstore.memory import MemoryStore
@@ -93,6 +94,46 @@ def test_invoices_of_a_busy_month_are_its_journal(busy: MemoryStore) -> None:
     assert disagreements() == []
     titles = {line["sku"] for line in of(CHEM).lines}
     assert {"VOLUME", "COMPENSATION"} <= titles
+
+
+def used_at(store: MemoryStore, *prices: int) -> InvoiceRow:
+    """Charge an hour of a lease at each of these prices, and return the month's invoice."""
+    book.open_everybody(store)
+    book.open_funds(store, kind="chargeback", overdraft_nanos=None)
+    for number, nanos_per_hour in enumerate(prices):
+        hold_id = book.hold_named(number)
+        book.hold(store, usd(30), hold_id=hold_id)
+        price, lease_id = Rate(nanos_per_hour), book.lease_named(number)
+        at = hours(number % 24)
+        book.capture(store, at, MILLIS, hold_id=hold_id, lease_id=lease_id, price=price)
+    invoiced.soft_close(store)
+    invoiced.issue(store)
+    return InvoiceRow.objects.get()
+
+
+def test_use_at_a_few_prices_has_a_line_for_each(store: MemoryStore) -> None:
+    first, second = 1_500_000_001, 2_000_000_004
+    row = used_at(store, first, second, first)
+
+    assert [(each["title"], each["quantity"]) for each in row.lines] == [
+        ("H100-80G, on-demand, at 1.500000001 USD per GPU-hour", "2.000"),
+        ("H100-80G, on-demand, at 2.000000004 USD per GPU-hour", "1.000"),
+    ]
+    assert sum(each["nanos"] for each in row.lines) == row.net_nanos == usd(5).nanos
+    made = [
+        JournalEntryRow.objects.filter(entries_of_line(row, each)).values_list("pk", flat=True)
+        for each in row.lines
+    ]
+    assert [len(set(each)) for each in made] == [2, 1]
+    assert not set(made[0]) & set(made[1])
+
+
+def test_use_at_very_many_prices_is_one_line(store: MemoryStore) -> None:
+    row = used_at(store, *range(1_000_000_000, 1_000_000_000 + PRICES_APART_MAX + 1))
+
+    [line] = row.lines
+    assert (line["title"], line["quantity"]) == ("H100-80G, on-demand", "13.000")
+    assert JournalEntryRow.objects.filter(entries_of_line(row, line)).count() == 13
 
 
 def test_every_charge_is_on_one_invoice_which_says_so(busy: MemoryStore) -> None:

@@ -71,11 +71,31 @@ def test_what_is_declined_or_refused_says_so(world: World) -> None:
     [proposal] = PriceProposalRow.objects.all()
     consumer.post(f"{page}/prices/{proposal.pk}", {"do": "agree"})
     assert "available" in html(consumer.get(page).content)
-    consumer.post(f"{page}/prices/{proposal.pk}", {"do": "decline"})
+    dear = {"do": "decline", "why": "more than a new one costs"}
+    consumer.post(f"{page}/prices/{proposal.pk}", dear)
     world.settle()
 
     assert PriceProposalRow.objects.get().state == "declined"
+    assert "more than a new one costs" in html(owner.get(page).content)
     assert LeaseRow.objects.get().later_prices == []
+
+
+@pytest.mark.django_db
+def test_an_owner_is_not_told_how_much_money_a_consumer_lacks(world: World) -> None:
+    consumer, owner, row = both(world)
+    path = f"/api/v1/leases/{row.lease_id}/prices"
+    since = (timezone.now() + timedelta(hours=1)).isoformat()
+    wish = {"price": "400.00", "since": since}
+
+    made = consumer.post(path, wish, content_type="application/json").json()
+    world.settle()
+    refused = owner.post(f"{path}/{made['id']}/agree")
+    owner.post(f"/leases/{row.lease_id}/prices/{made['id']}", {"do": "agree"})
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "price-not-covered")
+    assert {"needed", "spendable"}.isdisjoint(refused.json())
+    shown = html(owner.get(f"/leases/{row.lease_id}").content)
+    assert "do not cover what the lease would cost" in shown
 
 
 @pytest.mark.django_db

@@ -17,6 +17,7 @@ from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.refusal import Refusal
 from listings.commands import reprice_offer
 from marketplace.commands.leases import request_extension, sell_rest
+from marketplace.commands.price_changes import PriceNotCovered
 from marketplace.domain.facts.events import LeaseGranted, LeaseRepriced
 from marketplace.domain.leases.actions import LeaseOver, NotAParty, PriceTooSoon, RestOnSale
 from marketplace.domain.leases.price_changes import (
@@ -104,6 +105,18 @@ def test_where_the_money_is_missing_nothing_changes() -> None:
         site.agree()
 
     assert (site.state_of(), site.set_aside(), repriced(site)) == ("open", units(16), [])
+
+
+def test_an_owner_who_agrees_is_not_told_what_money_the_consumer_has() -> None:
+    poor, thrifty = Priced(funds=24), Priced(budget=units(17))
+    poor.propose(5, who=TENANT)
+    thrifty.propose("2.50", who=TENANT)
+
+    for site in (poor, thrifty):
+        with pytest.raises(PriceNotCovered) as refused:
+            site.agree(who=OWNER)
+        assert set(refused.value.details) == {"lease_id"}
+        assert (site.state_of(), repriced(site)) == ("open", [])
 
 
 def test_a_bids_own_budget_is_not_passed_by_consent() -> None:

@@ -68,6 +68,7 @@ def prices_of_lease(actor: Actor, row: LeaseRow, actions: tuple[str, ...], now: 
         "steps": [(row.starts_at, row.price_nanos_per_gpu_hour)]
         + [(each.since, each.price.nanos_per_gpu_hour) for each in row.agreed],
         "proposed": proposed,
+        "why_max": WHY_LENGTH_MAX,
         "form": PriceForm(
             currency=row.currency,
             initial={
@@ -120,6 +121,7 @@ def answer(request: HttpRequest, lease_id: UUID, proposal_id: UUID) -> HttpRespo
     tenant_id = prices.speaks_for(actor, lease_id)
     address, now = f"/leases/{lease_id}", timezone.now()
     agrees = request.POST.get("do") == "agree"
+    why = request.POST.get("why", "").strip()
     common: dict[str, Any] = {
         "lease_id": LeaseId(lease_id),
         "proposal_id": proposal_id,
@@ -132,7 +134,7 @@ def answer(request: HttpRequest, lease_id: UUID, proposal_id: UUID) -> HttpRespo
         if agrees:
             position = agree_price(default_store(), **common)
         else:
-            position = decline_price(default_store(), why="", **common)
+            position = decline_price(default_store(), why=why, **common)
     except Refusal as refusal:
         messages.error(request, refusals.whole(refusal))
         return redirect(address)
