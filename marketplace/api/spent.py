@@ -35,11 +35,13 @@ class DaysUnreadable(Invalid):
 
 
 class SpentShape(serializers.Serializer[Any]):
-    """What one part came to. key: its id, label or model; empty: of none."""
+    """What one part came to. key: its id, label or model; empty: of none. storage: what of it was
+    for volumes."""
 
     key = serializers.CharField()
     currency = serializers.CharField()
     spent = serializers.CharField()
+    storage = serializers.CharField()
     gpu_milliseconds = serializers.IntegerField()
     leases = serializers.IntegerField()
 
@@ -59,7 +61,7 @@ class SavedShape(serializers.Serializer[Any]):
 
 
 class Spending(Endpoint):
-    """What leases were charged, by the day of their use."""
+    """What leases and volumes were charged, by the day of their use."""
 
     scopes: ClassVar = {"GET": "market:read"}
     reads = READS
@@ -111,6 +113,7 @@ def _spent(each: queries.Spent) -> dict[str, Any]:
         "key": each.key,
         "currency": each.currency,
         "spent": _written(each.spent_nanos),
+        "storage": _written(each.storage_nanos),
         "gpu_milliseconds": each.gpu_millis,
         "leases": each.leases,
     }

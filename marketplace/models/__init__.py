@@ -20,6 +20,7 @@ from marketplace.models.spending import (
     SpendingDayRow,
     SpendingGrantRow,
     SpendingReadRow,
+    SpendingVolumeRow,
 )
 from marketplace.models.volumes import VolumeRow
 
@@ -49,6 +50,7 @@ __all__ = [
     "SpendingDayRow",
     "SpendingGrantRow",
     "SpendingReadRow",
+    "SpendingVolumeRow",
     "TradeRow",
     "VolumeRow",
 ]

@@ -34,16 +34,34 @@ class SpendingBidRow(models.Model):
         return f"{self.bid_id} {self.left_nanos}"
 
 
+class SpendingVolumeRow(models.Model):
+    """Whose a volume is: what is charged for it is spent by whoever made it."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    volume_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField()
+    subscriber_id = models.UUIDField()
+    user_id = models.UUIDField(null=True)
+
+    def __str__(self) -> str:
+        return str(self.volume_id)
+
+
 class SpendingDayRow(models.Model):
-    """What one lease was charged for its use in windows that began on one UTC day."""
+    """What one lease was charged for its use in windows that began on one UTC day.
+
+    Or one volume for what was kept in it on that day: then bid_id and lease_id are null.
+    """
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
 
     key = models.CharField(max_length=60, primary_key=True)
-    """`<bid id>:<day>`"""
+    """`<bid or volume id>:<day>`; of a volume `:<currency>` behind it."""
     day = models.DateField()
-    bid_id = models.UUIDField()
-    lease_id = models.UUIDField()
+    bid_id = models.UUIDField(null=True)
+    lease_id = models.UUIDField(null=True)
+    volume_id = models.UUIDField(null=True)
     tenant_id = models.UUIDField()
     subscriber_id = models.UUIDField()
     user_id = models.UUIDField(null=True)

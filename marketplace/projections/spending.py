@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import Any
 from uuid import UUID
 
-from ledger.domain.events import HoldReleased, HoldResized, UsageCaptured
+from ledger.domain.events import HoldReleased, HoldResized, StorageCharged, UsageCaptured
 from ledger.domain.money import Rate
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
@@ -24,6 +24,7 @@ from marketplace.domain.spending.events import (
     SpendingThresholdMet,
 )
 from marketplace.domain.spending.savings import dedicated_per_hour
+from marketplace.domain.volumes.events import VolumeCreated
 from marketplace.models.spending import (
     ComparisonRow,
     SpendingBidRow,
@@ -32,7 +33,11 @@ from marketplace.models.spending import (
     SpendingDayRow,
     SpendingGrantRow,
     SpendingReadRow,
+    SpendingVolumeRow,
 )
+
+STORAGE = "storage"
+"""What volumes have in the place of a kind of work; there is no work of that name."""
 
 
 def project_spending(recorded: Recorded, rows: Rows) -> None:
@@ -57,6 +62,8 @@ def project_spending(recorded: Recorded, rows: Rows) -> None:
             _hold(released.hold_id, None, recorded, rows)
         case UsageCaptured() as captured:
             _charge(captured, recorded, rows)
+        case VolumeCreated() | StorageCharged() as kept:
+            _keep(kept, recorded, rows)
         case SpendingDrawn() as drawn:
             row = _read(drawn.tenant_id, rows)
             counted = {"pending": drawn.number} if not drawn.step else {"drawn": drawn.number}
@@ -150,6 +157,52 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
         currency=captured.charged.currency,
         spent_nanos=charged,
         gpu_millis=captured.gpu_millis,
+    )
+
+
+def _keep(kept: VolumeCreated | StorageCharged, recorded: Recorded, rows: Rows) -> None:
+    """Note whose a volume is, and what is charged for it."""
+    if isinstance(kept, StorageCharged):
+        _store(kept, recorded, rows)
+        return
+    whose = {"subscriber_id": kept.subscriber_id, "user_id": kept.user_id}
+    if rows.find(SpendingVolumeRow, kept.volume_id) is None:
+        volume_id, tenant_id = kept.volume_id, kept.tenant_id
+        rows.make(SpendingVolumeRow, volume_id=volume_id, tenant_id=tenant_id, **whose)
+    else:  # one of that name was removed before
+        rows.change(SpendingVolumeRow, kept.volume_id, **whose)
+
+
+def _store(charged: StorageCharged, recorded: Recorded, rows: Rows) -> None:
+    """Count what was kept in a volume as spent by whoever made it; a piece lies in one day."""
+    volume = rows.find(SpendingVolumeRow, charged.volume_id)
+    if volume is None:
+        return
+    rows.change(SpendingReadRow, _read(volume.tenant_id, rows).tenant_id, touched=recorded.position)
+    day = charged.window.starts_at.astimezone(UTC).date()
+    currency = charged.charged.currency
+    key = f"{volume.volume_id}:{day.isoformat()}:{currency}"
+    known = rows.find(SpendingDayRow, key)
+    if known is not None:
+        spent = known.spent_nanos + charged.charged.nanos
+        rows.change(SpendingDayRow, key, spent_nanos=spent)
+        return
+    rows.make(
+        SpendingDayRow,
+        key=key,
+        day=day,
+        bid_id=None,
+        lease_id=None,
+        volume_id=volume.volume_id,
+        tenant_id=volume.tenant_id,
+        subscriber_id=volume.subscriber_id,
+        user_id=volume.user_id,
+        project="",
+        workload_kind=STORAGE,
+        gpu_model="",
+        currency=currency,
+        spent_nanos=charged.charged.nanos,
+        gpu_millis=0,
     )
 
 
@@ -258,6 +311,7 @@ PROJECTIONS = (
         project=project_spending,
         tables=(
             SpendingBidRow,
+            SpendingVolumeRow,
             SpendingDayRow,
             SpendingReadRow,
             SpendingBudgetRow,
@@ -272,6 +326,8 @@ PROJECTIONS = (
             HoldResized,
             HoldReleased,
             UsageCaptured,
+            VolumeCreated,
+            StorageCharged,
             SpendingBudgetSet,
             SpendingBudgetEnded,
             SpendingDrawn,

@@ -65,17 +65,23 @@ class SpendingByUnknown(Invalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What one part came to. key: its id, label or model as text; empty: of none."""
+    """What one part came to. key: its id, label or model as text; empty: of none.
+
+    storage_nanos: what of it was for volumes.
+    """
 
     key: str
     currency: str
     spent_nanos: int
+    storage_nanos: int = 0
     gpu_millis: int
     leases: int
 
 
 def spending(actor: Actor, since: date, until: date) -> QuerySet[SpendingDayRow]:
-    """Return what leases were charged on the days from `since` up to but not including `until`.
+    """Return what was charged on the days from `since` up to but not including `until`.
+
+    For leases, and for what was kept in volumes.
 
     An organisation's finance people, operators and auditors see all of it, others what their own
     unit spends, and who belongs to none what they spend themselves; the platform's operators and
@@ -116,13 +122,17 @@ def spent_by(rows: QuerySet[SpendingDayRow], by: str) -> list[Spent]:
     """
     column = _column(by)
     summed: Any = rows.values(column, "currency").annotate(
-        spent=Sum("spent_nanos"), millis=Sum("gpu_millis"), leases=Count("lease_id", distinct=True)
+        spent=Sum("spent_nanos"),
+        stored=Sum("spent_nanos", filter=Q(lease_id=None)),
+        millis=Sum("gpu_millis"),
+        leases=Count("lease_id", distinct=True),
     )
     found = [
         Spent(
             key="" if each[column] is None else str(each[column]),
             currency=each["currency"],
             spent_nanos=int(each["spent"]),
+            storage_nanos=int(each["stored"] or 0),
             gpu_millis=int(each["millis"]),
             leases=each["leases"],
         )
@@ -153,7 +163,7 @@ def saved_by_gpu(rows: QuerySet[SpendingDayRow]) -> list[Saved]:
     """Return what pooling saved for each model of GPUs, what was spent most on first."""
     known = {(each.gpu_model, each.currency): each for each in comparisons()}
     found = []
-    for each in spent_by(rows, "gpu"):
+    for each in spent_by(rows.exclude(lease_id=None), "gpu"):
         row = known.get((each.key, each.currency))
         cloud = None if row is None else row.cloud_nanos_per_gpu_hour
         own = None if row is None else row.dedicated_nanos_per_gpu_hour
@@ -174,7 +184,8 @@ def leases_by(rows: QuerySet[SpendingDayRow], by: str) -> dict[UUID, str]:
     Raises: SpendingByUnknown.
     """
     column = _column(by)
-    pairs: Any = rows.values_list("lease_id", column).distinct().order_by()
+    used = rows.exclude(lease_id=None)
+    pairs: Any = used.values_list("lease_id", column).distinct().order_by()
     return {lease_id: "" if key is None else str(key) for lease_id, key in pairs}
 
 

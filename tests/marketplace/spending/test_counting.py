@@ -10,10 +10,12 @@ import pytest
 from ledger.access import Actor
 from ledger.domain.events import Role
 from ledger.domain.ids import SubscriberId, UserId
+from ledger.domain.usage_items import UsageItem
 from ledger.eventstore.port import load
 from marketplace.commands.spending import set_spending_budget
-from marketplace.domain.spending.budget import BudgetUsedUp
+from marketplace.domain.spending.budget import PPM, BudgetUsedUp
 from marketplace.domain.spending.budgets import Budgets
+from marketplace.domain.spending.events import BudgetScope
 from marketplace.models.spending import SpendingBidRow, SpendingBudgetRow, SpendingCrossingRow
 from marketplace.queries import spending as queries
 from tests.marketplace.support.spending import budget, usd
@@ -153,3 +155,89 @@ def test_looking_again_writes_nothing(spender: Spender) -> None:
     assert not known.drawn_since
     assert known.noted is not None
     assert known.noted.held == usd(2)
+
+
+BUDGETS_OF: dict[BudgetScope, int] = {"tenant": 6, "unit": 6, "person": 5, "project": 1, "kind": 1}
+"""What each budget counts of a dollar of use and five of storage, all of one person."""
+
+
+@pytest.mark.parametrize("scope", BUDGETS_OF)
+def test_storage_counts_on_the_budgets_of_who_keeps_it(
+    spender: Spender, scope: BudgetScope
+) -> None:
+    person = ANNA if scope == "person" else BERT
+    subjects: dict[BudgetScope, str] = {
+        "tenant": "",
+        "unit": str(spender.world.unit_id),
+        "person": str(ANNA),
+        "project": "llm",
+        "kind": "training-7b",
+    }
+    terms = budget(
+        amount=8,
+        scope=scope,
+        subject=subjects[scope],
+        tenant_id=spender.tenant_id,
+        at=spender.world.now,
+    )
+    set_spending_budget(spender.world.store, terms=terms, by=BY)
+    bid = spender.bid(hours=1, project="llm", kind="training-7b", user=BERT)
+    spender.charge(bid, hours=1, at=NOON)
+    volume_id = spender.volume(user=person)
+    spender.store(volume_id, dollars=2, at=NOON - timedelta(days=1))
+    spender.store(volume_id, dollars=3, at=NOON)
+    spender.look()
+
+    [standing] = queries.standings(
+        SpendingBudgetRow.objects.all(), spender.world.store, now=spender.world.now
+    )
+    assert standing.spent == usd(BUDGETS_OF[scope]).nanos
+    met = {row.at_ppm for row in SpendingCrossingRow.objects.all()}
+    assert met == {at for at in (500_000,) if BUDGETS_OF[scope] * PPM >= 8 * at}
+
+
+def test_what_storage_took_is_no_room_for_bids(spender: Spender) -> None:
+    limited(spender, 8)
+    spender.store(spender.volume(), dollars=5, at=NOON)
+    spender.look()
+
+    with pytest.raises(BudgetUsedUp):
+        spender.bid(hours=4)
+    spender.bid(hours=3)
+
+
+def test_storage_is_told_apart_from_work(spender: Spender) -> None:
+    bid = spender.bid(project="llm", user=ANNA)
+    spender.charge(bid, hours=2, at=NOON)
+    volume_id = spender.volume(user=ANNA)
+    spender.store(volume_id, dollars=2, at=NOON - timedelta(days=1))
+    spender.store(volume_id, dollars=3, at=NOON)
+    spender.look()
+
+    rows = queries.spending(actor(spender, "finance"), *MARCH)
+    parts = {
+        each.key: (each.spent_nanos, each.storage_nanos) for each in queries.spent_by(rows, "kind")
+    }
+    assert parts == {
+        "storage": (usd(5).nanos, usd(5).nanos),
+        "other": (usd(2).nanos, 0),
+    }
+    [anna] = queries.spent_by(rows, "person")
+    assert (anna.spent_nanos, anna.storage_nanos) == (usd(7).nanos, usd(5).nanos)
+    assert (anna.leases, anna.gpu_millis) == (1, 2 * 3_600_000)
+    assert set(queries.leases_by(rows, "kind")) == {bid}
+    [saved] = queries.saved_by_gpu(rows)
+    assert saved.spent.spent_nanos == usd(2).nanos
+
+
+def test_what_is_rented_from_a_cloud_counts_with_its_margin(spender: Spender) -> None:
+    """A lease in a cloud is charged as any other: what the cloud takes is in it, and the rest."""
+    limited(spender, 8)
+    rented = UsageItem(sku="g5.xlarge", service_class="on-demand", provider="Cloud X")
+    spender.charge(spender.bid(hours=4), hours=4, at=NOON, item=rented)
+    spender.look()
+
+    [standing] = queries.standings(
+        SpendingBudgetRow.objects.all(), spender.world.store, now=spender.world.now
+    )
+    assert (standing.spent, standing.held) == (usd(4).nanos, 0)

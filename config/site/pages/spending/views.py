@@ -1,4 +1,4 @@
-"""What leases were charged: by day, and by unit, person, project, kind of work or GPU."""
+"""What was charged: by day, and by unit, person, project, kind of work or GPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ TITLES = {
     "gpu": "GPU",
     "lease": "Lease",
 }
-NONE = {"project": "no project", "person": "no person", "gpu": "not known"}
+NONE = {
+    "project": "no project",
+    "person": "no person",
+    "gpu": "volumes, or not known",
+    "lease": "volumes",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,8 @@ class Line:
     def idle_nanos(self) -> int:
         """Return what was charged in proportion to the idle part of what was measured."""
         idle = self.busy.idle_ppm if self.busy is not None else None
-        return 0 if idle is None else self.spent.spent_nanos * idle // 1_000_000
+        used = self.spent.spent_nanos - self.spent.storage_nanos
+        return 0 if idle is None else used * idle // 1_000_000
 
     @property
     def idle_percent(self) -> int | None:
@@ -109,15 +115,17 @@ def _total(
     mine = [each for each in found if each.currency == currency]
     used = sum((busy.get(each.key, Busy()) for each in mine), Busy())
     spent = sum(each.spent_nanos for each in mine)
+    stored = sum(each.storage_nanos for each in mine)
     idle = used.idle_ppm
     return {
         "currency": currency,
         "spent": spent,
+        "stored": stored,
         "millis": sum(each.gpu_millis for each in mine),
         "leases": sum(each.leases for each in mine),
         "busy": used,
         "idle_percent": None if idle is None else idle // 10_000,
-        "idle_nanos": 0 if idle is None else spent * idle // 1_000_000,
+        "idle_nanos": 0 if idle is None else (spent - stored) * idle // 1_000_000,
     }
 
 
@@ -144,7 +152,7 @@ def _lines(
     titles = _titles(actor, by, [each.key for each in found])
     lines = []
     for each in found:
-        href = f"/leases/{each.key}" if by == "lease" else ""
+        href = f"/leases/{each.key}" if each.key else "/volumes"
         if by != "lease":
             href = f"/spend?{urlencode({**kept, by: each.key, 'by': 'lease'})}"
         title = titles.get(each.key) or each.key or NONE.get(by, "none")
