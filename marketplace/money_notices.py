@@ -107,6 +107,13 @@ def tell_of_wait(recorded: Recorded, store: EventStore) -> None:
             f"The account has to cover {event.needs} for it to go on. It waits until"
             f" {_said(event.until)}, and goes on by itself after a top-up; then it ends."
         )
+        if event.budget:
+            title = f"Work waits for the budget {event.budget}: {event.needs}"
+            body = (
+                f"The budget has to have room for {event.needs}. It goes on by itself with a grant,"
+                f" a higher amount, or in the next period. It waits until {_said(event.until)};"
+                " then it ends."
+            )
         facts |= {"needs_nanos": str(event.needs.nanos), "until": event.until.isoformat()}
     else:
         title = "Work that waited for money has ended"
@@ -130,7 +137,7 @@ def tell_that_it_goes_on(recorded: Recorded, store: EventStore) -> None:
         store,
         bid_id=placed.bid_id,
         title="Work goes on that waited for money",
-        body="Its account covers it again: the next bid is placed, and runs when there is room.",
+        body="The money for it is there: the next bid is placed, and runs when there is room.",
         facts={"bid_id": str(placed.bid_id)},
         now=placed.at,
     )

@@ -40,6 +40,7 @@ OWN_DOING = frozenset(
         close_reasons.NOT_NEEDED,
         close_reasons.MOVED,
         close_reasons.PAUSED,
+        close_reasons.BUDGET_REACHED,
     }
 )
 """Ends of which nobody is told: what one did oneself, what went as it should, and the end of a
@@ -86,6 +87,28 @@ def tell_consumer(recorded: Recorded, store: EventStore, *, clock: Clock | None)
     )
 
 
+def _interrupted(event: LeaseInterrupted, what: str) -> Said:
+    """Tell that the market pauses work, for other work or for a budget, or takes its capacity."""
+    until, facts = _at(event.stop_at), {"stop_at": event.stop_at.isoformat()}
+    if not event.pausing:
+        return Said(
+            "reclaim",
+            f"{what}: interrupted at {until}",
+            f"The market takes the capacity for a firm bid. The work has until {until} to save "
+            "what it has; then it is stopped.",
+            facts,
+        )
+    why, when = "The market pauses the work for other work.", "when there is room"
+    if event.in_favour_of == event.lease_id:
+        why, when = "A budget is reached.", "when the budget has room again"
+    return Said(
+        "pause",
+        f"{what}: paused at {until}",
+        f"{why} The work has until {until} to save what it has; the rest goes on by itself {when}.",
+        facts,
+    )
+
+
 def said_to_consumer(event: ForConsumer, lease: Lease) -> Said | None:
     """Return what whoever bid is told of their lease; None: nothing."""
     what = f"{lease.gpus} × {lease.terms.gpu_model}"
@@ -105,22 +128,7 @@ def said_to_consumer(event: ForConsumer, lease: Lease) -> Said | None:
                 {"stop_at": event.stop_at.isoformat(), "owner_id": str(event.owner_id)},
             )
         case LeaseInterrupted():
-            facts = {"stop_at": event.stop_at.isoformat()}
-            if event.pausing:
-                return Said(
-                    "pause",
-                    f"{what}: paused at {_at(event.stop_at)}",
-                    f"The market pauses the work for other work. It has until {_at(event.stop_at)} "
-                    "to save what it has; the rest goes on by itself when there is room.",
-                    facts,
-                )
-            return Said(
-                "reclaim",
-                f"{what}: interrupted at {_at(event.stop_at)}",
-                f"The market takes the capacity for a firm bid. The work has until "
-                f"{_at(event.stop_at)} to save what it has; then it is stopped.",
-                facts,
-            )
+            return _interrupted(event, what)
         case MaintenanceNoticed():
             why = _plain(event.reason) or "no reason was given"
             return Said(

@@ -10,7 +10,8 @@ from ledger.rest import AmountField, MomentField
 
 
 class CutShape(serializers.Serializer[Any]):
-    """What ends a lease before its time, and who: the `owner`, or the `market` for another bid.
+    """What ends a lease before its time, and who: the `owner`, the `market` for another bid, or
+    a `budget` that was reached.
 
     Of work on a rented machine also the `cloud`, which takes it back, or a `move` of the work home.
 

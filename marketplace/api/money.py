@@ -43,6 +43,8 @@ class MoneyWaitShape(serializers.Serializer[Any]):
 
     lease_id: the bid's lease; null: it had none. needs: what is set aside for what follows.
     missing: what has to come in for that. until: from when on nothing follows any more.
+    budget: which budget of the organisation had no room for it, and opens_at: when its next period
+    begins; empty and null: the account lacks the money.
     """
 
     bid_id = serializers.UUIDField(source="row.bid_id")
@@ -54,6 +56,8 @@ class MoneyWaitShape(serializers.Serializer[Any]):
     currency = serializers.CharField(source="row.currency")
     since = MomentField(source="row.since")
     until = MomentField(source="row.until")
+    budget = serializers.CharField(source="row.budget")
+    opens_at = MomentField(source="row.opens_at", allow_null=True)
 
 
 class AccountForecast(Endpoint):

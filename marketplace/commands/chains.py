@@ -64,17 +64,23 @@ def _place_next(store: EventStore, bid: Bid, by: Meta, now: datetime, *, is_last
         return
     try:
         place_bid(store, terms=asked, by=by.step("next"), now=now)
-    except (FundsInsufficient, BudgetUsedUp):
+    except (FundsInsufficient, BudgetUsedUp) as short:
         if is_last_try:
-            _wait_for_money(store, bid.terms.bid_id, asked, by.step("wait"), now)
+            refused = short if isinstance(short, BudgetUsedUp) else None
+            _wait_for_money(store, bid.terms.bid_id, asked, by.step("wait"), now, refused)
     except Refusal as refusal:
         _end(store, bid.terms.bid_id, refusal.code, by.step("end"), now)
 
 
 def _wait_for_money(
-    store: EventStore, bid_id: BidId, asked: BidTerms, by: Meta, now: datetime
+    store: EventStore,
+    bid_id: BidId,
+    asked: BidTerms,
+    by: Meta,
+    now: datetime,
+    refused: BudgetUsedUp | None,
 ) -> None:
-    """Note what waits for money, or that it would be too late."""
+    """Note what waits for money, or for a budget's room, or that it would be too late."""
     following = place(asked, now=now)
     if is_too_late(following, now=now):
         _end(store, bid_id, NO_MONEY, by.step("too-late"), now)
@@ -83,7 +89,7 @@ def _wait_for_money(
     def decide(bid: Bid | None) -> Sequence[BidEvent]:
         if bid is None:
             raise BidUnknown(bid_id=bid_id)
-        return wait_for_money(bid, following, now=now)
+        return wait_for_money(bid, following, now=now, refused=refused)
 
     record(store, Bid, bid_id, decide, by=by)
 

@@ -12,6 +12,8 @@ class MoneyWaitRow(models.Model):
 
     chain_id: the first bid of the chain. lease_id: the bid's lease, which is over; null: it had
     none. needs_nanos: what the next bid sets aside. until: from when on nothing follows any more.
+    budget: which budget of the organisation has no room for it, and opens_at: when its next period
+    begins; empty: the account has not the money.
     """
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
@@ -26,6 +28,8 @@ class MoneyWaitRow(models.Model):
     currency = models.CharField(max_length=3)
     since = models.DateTimeField(db_index=True)
     until = models.DateTimeField()
+    budget = models.CharField(max_length=100, default="")
+    opens_at = models.DateTimeField(null=True)
 
     class Meta:
         app_label = "marketplace"

@@ -93,6 +93,8 @@ def _wait(awaits: BidAwaitsMoney, rows: Rows) -> None:
         currency=awaits.needs.currency,
         since=awaits.at,
         until=awaits.until,
+        budget=awaits.budget,
+        opens_at=awaits.opens_at,
     )
 
 

@@ -212,8 +212,8 @@ def right_ends_at(row: LeaseRow) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A lease is cut short at `stop_at`: by its `owner`, by the `market` for another bid, by the
-    `cloud` that its machine is rented from, or since its work moves home (`move`).
+    """A lease is cut short at `stop_at`: by its `owner`, by the `market` for another bid, by a
+    `budget`, by the `cloud` that its machine is rented from, or as its work moves home (`move`).
 
     pausing: its work goes on later, as its bid allows.
 

@@ -149,10 +149,12 @@ class BidChainEnded(Event, name="marketplace.bid-chain-ended"):
     at: datetime
 
 
-class BidAwaitsMoney(Event, name="marketplace.bid-awaits-money"):
+class BidAwaitsMoney(Event, name="marketplace.bid-awaits-money", version=2, grown_from=1):
     """What is to follow this bid is placed once its account covers it, and until then waits.
 
-    needs: what the next bid sets aside. until: from when on nothing follows any more.
+    needs: what the next bid sets aside. until: from when on nothing follows any more. budget: the
+    title of the organisation's budget that has no room for it; empty: the account has not the
+    money. opens_at: when the next period of that budget begins.
     """
 
     bid_id: BidId
@@ -160,6 +162,8 @@ class BidAwaitsMoney(Event, name="marketplace.bid-awaits-money"):
     needs: Money
     until: datetime
     at: datetime
+    budget: str = ""
+    opens_at: datetime | None = None
 
 
 class ReturnDue(Event, name="marketplace.return-due"):

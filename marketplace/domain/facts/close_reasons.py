@@ -26,6 +26,7 @@ TAKEN_BACK = 307
 MONEY_SPENT = 401
 AWAITS_MONEY = 402
 MONEY_TAKEN = 403
+BUDGET_REACHED = 404
 NEVER_STARTED = 501
 START_FAILED = 502
 WORK_LOST = 503
@@ -60,6 +61,7 @@ REASONS: dict[int, str] = {
     MONEY_SPENT: "There was no money for the lease to go on.",
     AWAITS_MONEY: "There was no money for the next step: the work is paused until there is.",
     MONEY_TAKEN: "A bank took the account's money back: the work is paused until there is some.",
+    BUDGET_REACHED: "A budget was reached: the work is paused until the budget has room again.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
     WORK_LOST: "The host lost the work while it ran.",
@@ -98,8 +100,12 @@ CUT_SHORT = FAULTS | {
     TAKEN_BACK,
     AWAITS_MONEY,
     MONEY_TAKEN,
+    BUDGET_REACHED,
 }
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
+
+PAUSES = frozenset({PAUSED, BUDGET_REACHED})
+"""Work that may be paused was: for other work, or for a budget."""
 
 FUNDS_TAKEN, FUNDS_BACK = "funds-taken-back", "funds-there-again"
 """Why work is to be paused before its time, and that it goes on after all."""

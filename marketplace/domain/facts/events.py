@@ -339,7 +339,8 @@ class LeaseInterrupted(Event, name="marketplace.lease-interrupted", version=2, g
     """The market takes a lease's capacity for another bid, from `stop_at` on.
 
     compensations: what the owners pay for it, by the terms of a reclaim with that notice.
-    pausing: its bid lets the market pause the work: nobody pays anything, and the rest goes on.
+    pausing: its bid lets the market pause the work: nobody pays anything, and the rest goes on. In
+    favour of itself: a budget was reached.
     """
 
     lease_id: LeaseId

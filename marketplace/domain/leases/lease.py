@@ -181,6 +181,8 @@ class Lease(LeaseState):
         return close_reasons.WINDOW_OVER
 
     def _reason_of_market(self) -> int:
+        if self.rights.for_budget:
+            return close_reasons.BUDGET_REACHED
         return close_reasons.PAUSED if self.rights.pausing else close_reasons.INTERRUPTED
 
     def _end(self, reason: int, at: datetime) -> Sequence[LeaseEvent]:

@@ -87,11 +87,11 @@ def goes_on_elsewhere(lease: Lease) -> bool:
     return lease.rights.moved is not None and lease.ending_reason in close_reasons.CUT_SHORT
 
 
-def taker_of(lease: Lease) -> Literal["owner", "market", "cloud", "move"]:
+def taker_of(lease: Lease) -> Literal["owner", "market", "budget", "cloud", "move"]:
     """Return who cuts a lease short, by the claim that is due first."""
     rights = lease.rights
     if rights.interrupted:
-        return "market"
+        return "budget" if rights.for_budget else "market"
     if rights.taken_back:
         return "cloud"
     return "move" if rights.moves_first else "owner"

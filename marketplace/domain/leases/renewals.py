@@ -212,7 +212,7 @@ def _next_step(before: Before, lease: Lease, now: datetime) -> BidTerms | Becaus
 
 def _link_of_rest(before: Before, lease: Lease, now: datetime) -> Continues:
     """Return what the rest goes on from, with what is done of the work by now."""
-    terms, paused = before.bid.terms, lease.ending_reason == close_reasons.PAUSED
+    terms, paused = before.bid.terms, lease.ending_reason in close_reasons.PAUSES
     link = terms.continues
     pauses = link.pauses if link is not None and link.resumes else 0
     return replace(

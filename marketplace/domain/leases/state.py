@@ -71,14 +71,15 @@ class Rights:
     stop_at: when the first of all claims is due. reclaims: the last of each owner, the one that
     is due first in front. interrupted: the market's own claim is due first; for_maintenance: an
     owner's, and for maintenance that was announced; reclaimed_first: an owner's claim was there
-    before it; pausing: the work goes on later, its bid allows that. moved:
-    the work moves to another lease.
+    before it; pausing: the work goes on later, its bid allows that; for_budget: it is
+    paused since a budget was reached, for nobody. moved: the work moves to another lease.
     """
 
     stop_at: datetime | None = None
     reclaims: tuple[Reclaim, ...] = ()
     interrupted: bool = False
     pausing: bool = False
+    for_budget: bool = False
     for_maintenance: bool = False
     reclaimed_first: bool = False
     resale: events.ResaleListed | None = None
@@ -130,6 +131,7 @@ class Rights:
                     reclaims=(first, *others),
                     interrupted=False,
                     pausing=False,
+                    for_budget=False,
                     for_maintenance=event.maintenance_id is not None,
                     taken_back=event.rented,
                     resale=None,
@@ -142,6 +144,7 @@ class Rights:
                     reclaims=tuple(paid),
                     interrupted=True,
                     pausing=event.pausing,
+                    for_budget=event.in_favour_of == event.lease_id,
                     reclaimed_first=self.reclaimed_first
                     or (self.stop_at is not None and not self.interrupted),
                     resale=None,

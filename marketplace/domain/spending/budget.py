@@ -38,6 +38,18 @@ class BudgetUsedUp(Refusal):
     Ask for less, have a grant made for it, or wait until the budget opens again.
     """
 
+    @property
+    def budget(self) -> str:
+        """Return the title of the budget."""
+        return str(self.details["budget"])
+
+    @property
+    def opens_at(self) -> datetime:
+        """Return when its next period begins."""
+        found = self.details["opens_at"]
+        assert isinstance(found, datetime)
+        return found
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spender:

@@ -37,7 +37,7 @@ from marketplace.commands import chains
 from marketplace.commands.bids import amend_bid, cancel_bid, place_bid
 from marketplace.domain.bids.bid import cost_at_most
 from marketplace.domain.bids.workload_profiles import advise
-from marketplace.domain.facts.close_reasons import PAUSED
+from marketplace.domain.facts.close_reasons import PAUSES
 from marketplace.domain.leases.renewals import ENDED
 from marketplace.domain.placement.eligibility import REASONS
 from marketplace.explain.ended_bid import explain_ended
@@ -395,7 +395,7 @@ def _chain(actor: Actor, rows: Sequence[BidRow]) -> list[dict[str, Any]]:
             "lost_seconds": lease.lost_seconds,
             "kept": timedelta(seconds=lease.kept_seconds or 0),
             "lost": timedelta(seconds=lease.lost_seconds or 0),
-            "paused_at": lease.closed_at if lease.close_reason == PAUSED else None,
+            "paused_at": lease.closed_at if lease.close_reason in PAUSES else None,
         }
         for lease in leases(actor).filter(lease_id__in=ids)
     }

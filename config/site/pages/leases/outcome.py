@@ -33,6 +33,10 @@ NEXT: dict[int, str] = {
     close_reasons.PAUSED: (
         "You pay for the time it ran. The rest goes on by itself, by the deadline of its bid."
     ),
+    close_reasons.BUDGET_REACHED: (
+        "You pay for the time it ran. The rest goes on by itself once a grant, a higher amount or"
+        " the next period makes room, by the deadline of its bid."
+    ),
     close_reasons.WINDOW_OVER: "Work that needs longer can be extended while it runs.",
 }
 """What can be done about it, by the reason of the end."""
@@ -61,7 +65,7 @@ def outcome_of(
         return None
     reason = closed.reason
     following = NEXT.get(reason, HOSTS_FAULT if reason in FAULTS else "") if mine else ""
-    if goes_on and following and reason != close_reasons.PAUSED:
+    if goes_on and following and reason not in close_reasons.PAUSES:
         following = GOES_ON
     why = REASONS.get(reason, f"Reason {reason}.")
     codes = sorted({each.exit_code for each in attempts if each.exit_code is not None})

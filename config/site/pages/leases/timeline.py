@@ -191,7 +191,12 @@ def _given_way(event: LeaseInterrupted | LeaseMoved) -> Step:
         return Step(event.at, "The work moves home", detail, "good")
     if event.pausing:
         detail = f"It has until {local(event.stop_at)} to save itself, and goes on later."
-        return Step(event.at, "The work is paused for other work", detail, "warn")
+        what = (
+            "since a budget is reached"
+            if event.in_favour_of == event.lease_id
+            else "for other work"
+        )
+        return Step(event.at, f"The work is paused {what}", detail, "warn")
     detail = f"The work has until {local(event.stop_at)}; then it is stopped."
     return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
 
