@@ -376,7 +376,7 @@ def test_the_book_reads_every_fact_it_has_a_rule_for() -> None:
         "marketplace.bid-placed",
         "marketplace.lease-closed",
     } < READS
-    assert len(READS) == 50
+    assert len(READS) == 51
 
 
 def test_every_window_a_bid_may_use_is_known_when_it_is_placed() -> None:
