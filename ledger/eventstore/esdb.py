@@ -14,7 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from uuid import UUID
@@ -59,9 +59,8 @@ from ledger.eventstore.port import (
     StoreUnavailable,
     StreamMoved,
     Write,
-    one_by_one,
-    read_one_by_one,
 )
+from ledger.eventstore.singly import one_by_one, read_one_by_one
 
 APPEND_SECONDS = 5.0
 READ_SECONDS = 30.0
@@ -146,6 +145,10 @@ class EsdbStore:
 
     def alone(self) -> AbstractContextManager[None]:
         """Let nobody else append, where the store can do that."""
+        return nullcontext()
+
+    def in_line(self, streams: Collection[str], /) -> AbstractContextManager[None]:
+        """Wait for a turn on streams, where the store can do that."""
         return nullcontext()
 
     def read_streams(

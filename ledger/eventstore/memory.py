@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from uuid import UUID
@@ -26,9 +26,8 @@ from ledger.eventstore.port import (
     Recorded,
     StreamMoved,
     Write,
-    one_by_one,
-    read_one_by_one,
 )
+from ledger.eventstore.singly import one_by_one, read_one_by_one
 
 
 class MemoryStore:
@@ -125,6 +124,10 @@ class MemoryStore:
 
     def alone(self) -> AbstractContextManager[None]:
         """Let nobody else append, where the store can do that."""
+        return nullcontext()
+
+    def in_line(self, streams: Collection[str], /) -> AbstractContextManager[None]:
+        """Wait for a turn on streams, where the store can do that."""
         return nullcontext()
 
     def read_streams(

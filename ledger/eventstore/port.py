@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from itertools import count, islice
+from itertools import count
 from typing import Any, ClassVar, NamedTuple, NewType, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
@@ -268,6 +268,10 @@ class EventStore(Protocol):
         """
         ...
 
+    def in_line(self, streams: Collection[str], /) -> AbstractContextManager[None]:
+        """Wait a little for a turn on streams that others write to, where the store can do that."""
+        ...
+
     def read_streams(
         self, asked: Sequence[tuple[str, int]], *, first: int | None = None
     ) -> Mapping[str, Sequence[Recorded]]:
@@ -329,24 +333,6 @@ class EventStore(Protocol):
         ...
 
 
-def one_by_one(store: EventStore, writes: Sequence[Write]) -> list[Appended]:
-    """Append each, in order: what `append_each` does where the server has nothing better."""
-    return [
-        store.append(write.stream, write.events, expected=write.expected, by=write.by)
-        for write in writes
-    ]
-
-
-def read_one_by_one(
-    store: EventStore, asked: Sequence[tuple[str, int]], first: int | None
-) -> dict[str, list[Recorded]]:
-    """Read each: what `read_streams` does where the server has nothing better."""
-    return {
-        stream: list(islice(store.read_stream(stream, after_version=version), first))
-        for stream, version in asked
-    }
-
-
 class Aggregate(Protocol):
     """State rebuilt from one stream."""
 
@@ -394,28 +380,48 @@ def record(
     # Without a command id a lost reply must still not write twice within this call.
     command_id = by.command_id or uuid4()
     last: StoreError | None = None
-    for _attempt in range(DECIDE_ATTEMPTS_MAX):
-        folded = folds.fold(store, kind, stream)
-        answered = recorded_before(folded, command_id, stream)
-        if answered is not None:
-            return answered
+    for attempt in range(DECIDE_ATTEMPTS_MAX):
         try:
-            events = decide(folded.state)
-        except Refusal:
-            if folds.stands(store, (kind, stream), folded):
-                raise
-            continue
-        if not events:
-            if not folds.stands(store, (kind, stream), folded):
-                continue
-            return Position(folded.positions[folded.last]) if folded.last else START
-        fresh = named(events, command_id, stream)
-        try:
-            return store.append(stream, fresh, expected=folded.version, by=by).position
+            with store.in_line([stream] if attempt else ()):
+                return _decided(store, kind, stream, decide, by, command_id)
         except (StreamMoved, OutcomeUnknown) as failure:
             last = failure
     # Nobody was faster where it is the answers that are lost: that must not read as harmless.
     raise last if isinstance(last, OutcomeUnknown) else StreamMoved(stream)
+
+
+def _decided(
+    store: EventStore,
+    kind: type[StateT],
+    stream: str,
+    decide: Callable[[StateT | None], Sequence[Event]],
+    by: Meta,
+    command_id: UUID,
+) -> Position:
+    """Ask a rule once, and append. Raises: StreamMoved, also where it was asked too early."""
+    folded = folds.fold(store, kind, stream)
+    answered = recorded_before(folded, command_id, stream)
+    if answered is not None:
+        return answered
+    try:
+        events = decide(folded.state)
+    except Refusal:
+        need_standing(store, (kind, stream), folded)
+        raise
+    if not events:
+        need_standing(store, (kind, stream), folded)
+        return Position(folded.positions[folded.last]) if folded.last else START
+    fresh = named(events, command_id, stream)
+    return store.append(stream, fresh, expected=folded.version, by=by).position
+
+
+def need_standing(store: EventStore, key: folds.Key, folded: folds.Fold) -> None:
+    """Have a rule asked anew where others went on from the fold that it was asked with.
+
+    Raises: StreamMoved.
+    """
+    if not folds.stands(store, key, folded):
+        raise StreamMoved(key[1], folded.version, folded.version + 1)
 
 
 def named(events: Sequence[Event], command_id: UUID, stream: str) -> list[NewEvent]:

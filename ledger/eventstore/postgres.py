@@ -8,8 +8,8 @@ and a reader that asks for what comes after a position never misses one that com
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, cast
@@ -19,7 +19,7 @@ import psycopg
 from django.db import DatabaseError, connection, transaction
 
 from ledger.domain.ids import of_bytes
-from ledger.eventstore import codec
+from ledger.eventstore import codec, lines
 from ledger.eventstore.arrays import bigints, blobs, ints, let_send, texts, uuids
 from ledger.eventstore.memory import check
 from ledger.eventstore.port import (
@@ -194,6 +194,10 @@ class PostgresStore:
             with _cursor(lost=StoreUnavailable) as cursor:
                 cursor.execute(_LOCK)
             yield
+
+    def in_line(self, streams: Collection[str], /) -> AbstractContextManager[None]:
+        """Wait for a turn on streams that others write to, half a second at most."""
+        return lines.in_line(streams)
 
     def read_streams(
         self, asked: Sequence[tuple[str, int]], *, first: int | None = None

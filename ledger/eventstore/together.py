@@ -33,6 +33,7 @@ from ledger.eventstore.port import (
     StreamMoved,
     Write,
     named,
+    need_standing,
     recorded_before,
     stream_name,
 )
@@ -106,15 +107,22 @@ def record_each(
     command_ids = [[part.by.command_id or uuid4() for part in parts] for parts in requests]
     keys = list(dict.fromkeys(part.place for parts in requests for part in parts))
     last: StoreError | None = None
+    busy = set[str]()
     whole = whole or any(part.holds for parts in requests for part in parts)
     for attempt in range(DECIDE_ATTEMPTS_MAX):
         waits = alone or attempt >= OVERTAKEN_MAX
         try:
-            with folds.in_turn(store, keys), store.alone() if waits else nullcontext():
+            with (
+                folds.in_turn(store, keys),
+                store.in_line(busy),
+                store.alone() if waits else nullcontext(),
+            ):
                 desk = _Desk(store, keys, () if attempt else requests)
                 return desk.settle(requests, command_ids, whole=whole)
         except (StreamMoved, OutcomeUnknown) as failure:
             last = failure
+            if isinstance(failure, StreamMoved):
+                busy.add(failure.stream)
     # Nobody was faster where it is the answers that are lost: that must not read as harmless.
     raise (
         last
@@ -218,9 +226,7 @@ class _Desk:
 
     def _need_standing(self, key: folds.Key) -> None:
         """Begin anew where others went on from the fold that a rule was asked with."""
-        folded = self._sheets[key].folded
-        if not folds.stands(self._store, key, folded):
-            raise StreamMoved(key[1], folded.version, folded.version + 1)
+        need_standing(self._store, key, self._sheets[key].folded)
 
     def _write(self, part: Part, command_id: UUID, events: list[Event]) -> _Place:
         kind, stream = part.place

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from uuid import UUID
 
@@ -26,9 +26,8 @@ from ledger.eventstore.port import (
     Position,
     Recorded,
     Write,
-    one_by_one,
-    read_one_by_one,
 )
+from ledger.eventstore.singly import one_by_one, read_one_by_one
 
 _ETAG = re.compile(r'"([0-9]{1,18})"')
 
@@ -144,6 +143,10 @@ class Guarded:
     def alone(self) -> AbstractContextManager[None]:
         """Let nobody else append, where the store can do that."""
         return self._store.alone()
+
+    def in_line(self, streams: Collection[str], /) -> AbstractContextManager[None]:
+        """Wait for a turn as the store does."""
+        return self._store.in_line(streams)
 
     def read_streams(
         self, asked: Sequence[tuple[str, int]], *, first: int | None = None
