@@ -119,6 +119,6 @@ def test_navigation_shows_what_the_role_may_see_and_where_one_is() -> None:
     entries = [entry for group in groups for entry in group["places"]]
     assert [entry["place"].name for entry in entries] == [
         "Market", "Rounds", "Fair shares", "Invoices", "Payouts", "Spend", "Budgets", "Wallet",
-        "Finance", "Burst", "Settings", "Docs",
+        "Finance", "Disputes", "Burst", "Settings", "Docs",
     ]  # fmt: skip
     assert [entry["place"].name for entry in entries if entry["current"]] == ["Finance"]

@@ -20,7 +20,7 @@ from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
 
 PLACES = (
     "BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION", "FOLDER",
-    "CHARGE", "BUDGET", "GRANT", "CARD", "REFUND",
+    "CHARGE", "PROPOSAL", "BUDGET", "GRANT", "CARD", "REFUND",
 )  # fmt: skip
 LASTING = ("logs", "run", "ssh", "port-forward", "cp")
 """Commands that last as long as what they reach: here the market refuses their first request."""
