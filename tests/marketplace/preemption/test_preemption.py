@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import get_args
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.domain.ids import LeaseId
 from ledger.domain.money import Money, Rate
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing.fills import PriceRule, Rules
@@ -145,11 +147,15 @@ def test_a_second_engine_folds_an_interruption_to_the_same_book() -> None:
     audit(market.events())
 
 
+BETTER = LeaseId(UUID(int=77))
+"""The lease that another one makes way for."""
+
+
 def interrupted_at(*shares: Share) -> tuple[LeaseInterrupted, LeaseClosed]:
     lease = active(*(shares or (share(HOST_A, ADA),)))
     now = NOON + ONE_HOUR
     stop_at = now + timedelta(minutes=15)
-    events = interrupt(lease, in_favour_of=lease.terms.lease_id, stop_at=stop_at, now=now)
+    events = interrupt(lease, in_favour_of=BETTER, stop_at=stop_at, now=now)
     [told] = events
     assert isinstance(told, LeaseInterrupted)
     lease = after(lease, events)
@@ -171,7 +177,7 @@ def test_an_interrupted_lease_stops_as_by_a_reclaim_and_is_compensated_as_by_one
 def test_an_interruption_that_comes_after_the_end_changes_nothing() -> None:
     lease = active()
     lease = after(lease, lease.close(now=NOON + ONE_HOUR))
-    asked = {"in_favour_of": lease.terms.lease_id, "stop_at": lease.ends_at, "now": NOON}
+    asked = {"in_favour_of": BETTER, "stop_at": lease.ends_at, "now": NOON}
     assert interrupt(lease, **asked) == []  # type: ignore[arg-type]  # as named
 
 
@@ -179,7 +185,7 @@ def test_an_extension_that_was_granted_before_an_interruption_lapses() -> None:
     """The engine had granted it and then cut the lease; the lease hears of both in any order."""
     lease = active()
     stop_at = lease.ends_at + ONE_HOUR
-    told = interrupt(lease, in_favour_of=lease.terms.lease_id, stop_at=stop_at, now=NOON)
+    told = interrupt(lease, in_favour_of=BETTER, stop_at=stop_at, now=NOON)
     lease = after(lease, told)
     assert lease.extend(ends_at=stop_at + ONE_HOUR, now=NOON) == []
     assert lease.due_at == lease.ends_at
