@@ -79,7 +79,8 @@ def test_a_grandchild_in_a_session_of_its_own_is_still_the_leases(
     assert abs(occupied_ms - on_gpu.resident_ms(on_gpu.start_ms, end_ms)) <= 1_000
     # The work was on the GPU for up to a tick before its start was noted here.
     assert -TICK_MS <= on_gpu.busy_ms(on_gpu.start_ms, end_ms) - busy_ms <= 2_000
-    assert market.health() == []
+    faults = [each for each in market.health() if each.kind != "cleaned"]  # after its work, if soon
+    assert faults == []
 
 
 def ended_ms(market: Market) -> int:
