@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from config.database.embedded import DATABASE, as_owner
 from tests.benchmarks.figures import Figure
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS_MAX = 300.0
@@ -73,9 +73,7 @@ def _measured(kind: str, home: Path, supervisor: int, alone: float, mib: int) ->
 def _up(home: Path, settings: Mapping[str, str]) -> Iterator[tuple[int, float]]:
     """Run `manage.py up`; give its process, and how long it took until it was ready."""
     log, began = home.with_suffix(".log"), time.monotonic()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     with log.open("w") as said:
         process = subprocess.Popen(
             [sys.executable, "manage.py", "up"],

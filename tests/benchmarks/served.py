@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from django.conf import settings
 from django.db import connection
 
 from config import wiring
+from tests.ports import free_port
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
@@ -28,9 +28,7 @@ def web(running: dict[str, int] | None = None) -> Iterator[int]:
 
     running: notes its process under `web`.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "tests.live.process", str(connection.settings_dict["NAME"])]
     server = subprocess.Popen(
         [*command, "web"],

@@ -28,6 +28,7 @@ from tests.benchmarks.served import processor_seconds, web
 from tests.metering.agent.works import PYTHON, accounts, running, state, until
 from tests.metering.host_agent import host_token
 from tests.metering.leases import lease_row, share_row
+from tests.ports import free_port
 
 MB = 10**6
 STREAM_BYTES = 256 * MB
@@ -64,7 +65,7 @@ def run() -> Iterator[Figure]:
         raise SystemExit("needs root, bubblewrap and ssh")
     seen: dict[str, int] = {}
     with _place(seen) as (server, token, lease), _bare() as bare, ExitStack() as ended_last:
-        local = _free()
+        local = free_port()
         forwarding = _offpeak(server, token, "port-forward", lease, f"{local}:8888")
         seen["client"] = forwarding.pid
         ended_last.callback(forwarding.wait)
@@ -133,7 +134,7 @@ def _place(seen: dict[str, int]) -> Iterator[tuple[str, str, str]]:
 
 @contextmanager
 def _bare() -> Iterator[int]:
-    port = _free()
+    port = free_port()
     code = SERVES.replace("PORT", str(port))
     process = subprocess.Popen([PYTHON, "-c", code], stdout=subprocess.PIPE)
     try:
@@ -142,12 +143,6 @@ def _bare() -> Iterator[int]:
     finally:
         process.kill()
         process.communicate()
-
-
-def _free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _offpeak(server: str, token: str, *words: str) -> subprocess.Popen[bytes]:

@@ -20,6 +20,7 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 
 from metering.models import Beat, OutageRow
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
@@ -54,9 +55,7 @@ def site(
     tmp_path = tmp_path_factory.mktemp("web")
     with django_db_blocker.unblock():
         name = str(connection.settings_dict["NAME"])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     with (tmp_path / "web.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.live.process", name, "web"],

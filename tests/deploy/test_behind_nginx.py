@@ -17,9 +17,10 @@ from websockets.typing import Origin
 
 from ledger.models import Person
 from ledger.signin import set_password
-from tests.deploy.proxy import NAME, Proxy, free_port, proxied
+from tests.deploy.proxy import NAME, Proxy, proxied
 from tests.pages.browser import served
 from tests.pages.world import CONSUMER, World
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed_store")]
 PASSWORD = "correct horse battery"
@@ -104,6 +105,7 @@ def _check_sockets(proxy: Proxy, session: str) -> None:
             origin=Origin(origin),
             additional_headers={"Cookie": session},
             proxy=None,
+            open_timeout=60,
         )
 
     with opened(proxy.base_url) as heard, pytest.raises(TimeoutError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from config.wiring import LOOP_GROUPS
 from marketplace.sdk.client import Client
 from marketplace.sdk.problems import Problem
 from tests.journeys.parent import FOUND, Forked, Parent
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60.0
@@ -92,7 +92,7 @@ class Installation:
 
     def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
         self.home = home
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.tokens: dict[str, str] = {}
         self._logs = home / "logs"
@@ -306,10 +306,3 @@ class Installation:
             lease = until(asked, why=stands)
         assert lease is not None
         return lease
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

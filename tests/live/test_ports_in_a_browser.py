@@ -174,7 +174,7 @@ class Browser:
     def socket(self, **options: Any) -> Any:
         given = {"Cookie": self.cookie}
         line = socket.create_connection(("127.0.0.1", self.place.second))
-        wish = {"additional_headers": given, "origin": self.origin, **options}
+        wish = {"additional_headers": given, "origin": self.origin, "open_timeout": 60, **options}
         return connect(f"ws://{self.name}/ws", sock=line, **wish)
 
 

@@ -35,6 +35,7 @@ from ledger.models import Person
 from tests.access.conftest import admit
 from tests.conftest import SOMEBODY
 from tests.pages.tape import granted
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
@@ -105,12 +106,6 @@ def cookie(committed_store: None) -> str:
     return f"sessionid={client.cookies['sessionid'].value}"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -136,6 +131,7 @@ def open_socket(port: int, cookie: str, *, origin: str | None = None) -> Connect
         f"ws://127.0.0.1:{port}/ws/market",
         additional_headers={"Cookie": cookie},
         origin=origin or f"http://127.0.0.1:{port}",  # type: ignore[arg-type]  # a NewType of str
+        open_timeout=60,
     )
 
 

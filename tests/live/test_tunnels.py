@@ -24,8 +24,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from ledger.models import MemberRow
 from marketplace.models.leases import LeaseShareRow
 from metering.agent.access.frames import AGENT_PATH, CLIENT_PATH, CLOSE, DATA, Frame, frame
-from tests.live.tunnels import Place, committed, free_port, listens, placed
+from tests.live.tunnels import Place, committed, listens, placed
 from tests.metering.agent.works import ROOT, until
+from tests.ports import free_port
 
 pytestmark = [ROOT, pytest.mark.django_db]
 SERVES = """

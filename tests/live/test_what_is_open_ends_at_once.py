@@ -23,8 +23,9 @@ from marketplace.domain.facts.events import LeaseEnding
 from marketplace.models.leases import LeaseShareRow
 from metering.models import AgentTunnel
 from tests.conftest import SOMEBODY
-from tests.live.tunnels import Place, committed, free_port, listens, placed
+from tests.live.tunnels import Place, committed, listens, placed
 from tests.metering.agent.works import ROOT, until
+from tests.ports import free_port
 
 pytestmark = [ROOT, pytest.mark.django_db]
 SERVES = """

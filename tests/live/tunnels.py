@@ -30,6 +30,7 @@ from tests.emptying import empty_tables
 from tests.metering.agent.works import PYTHON, accounts, running, state, until
 from tests.metering.host_agent import host_token
 from tests.metering.leases import lease_row, share_row
+from tests.ports import free_port
 
 ROOT_FOLDER = Path(__file__).resolve().parents[2]
 
@@ -93,12 +94,6 @@ def committed(work: Callable[[], object]) -> None:
     thread = threading.Thread(target=alone)
     thread.start()
     thread.join()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def web(ended_last: ExitStack, folder: Path, name: str) -> int:

@@ -27,6 +27,7 @@ from metering.agent.runtimes.limits import Limits
 from metering.agent.runtimes.port import StartFailed, Work, WorkSpec
 from metering.agent.runtimes.slurm import SlurmRuntime
 from metering.agent.runtimes.slurm_commands import Slurm
+from tests.ports import free_port
 
 DAEMONS = ("munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacctmgr")
 FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -126,7 +127,7 @@ class Cluster:
     def __init__(self, folder: Path, *, bounds: bool = False) -> None:
         self.folder, self._bounds = folder, bounds
         self.host = socket.gethostname().partition(".")[0]
-        self._ports = dict(zip(("ctld", "slurmd", "dbd", "database"), free_ports(4), strict=True))
+        self._ports = {each: free_port() for each in ("ctld", "slurmd", "dbd", "database")}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._prompt: Path | None = None
 
@@ -160,7 +161,7 @@ class Cluster:
                   "--skip-test-db", "--auth-root-authentication-method=normal")  # fmt: skip
         for name in ("munged", "mariadbd", "slurmdbd"):
             self.start(name)
-        self.call("sacctmgr", "-i", "add", "cluster", "tests")
+        self.ask(self._is_named, of="slurmdbd")  # slurmctld ends where its cluster is unknown
         self.start("slurmctld")
         self.start("slurmd")
         self.call("sacctmgr", "-i", "add", "account", "offpeak", "cluster=tests")
@@ -238,6 +239,14 @@ class Cluster:
         )  # fmt: skip
         return done.stdout + done.stderr
 
+    def _is_named(self) -> bool:
+        """Name the cluster to slurmdbd; tell if it knows it."""
+        self.call("sacctmgr", "-i", "add", "cluster", "tests")
+        return (
+            "tests"
+            in self.call("sacctmgr", "-n", "-P", "list", "cluster", "format=cluster").split()
+        )
+
     def is_idle(self) -> bool:
         """Tell if the node would begin a job now: `idle*` is one that does not answer yet."""
         return self.call("sinfo", "-h", "-o", "%T").strip() in ("idle", "planned")
@@ -248,8 +257,9 @@ class Cluster:
         """Ask again until the answer is true. of: a daemon that must not end meanwhile."""
         deadline = time.monotonic() + seconds
         while not what():
-            said = f"{of} ended: {self.folder}/{of}.out"
-            assert not of or self._daemons[of].poll() is None, said
+            if of and self._daemons[of].poll() is not None:
+                said = (self.folder / f"{of}.out").read_text(errors="replace")[-4_000:]
+                raise AssertionError(f"{of} ended, having said:\n{said}")
             assert time.monotonic() < deadline, f"the cluster in {self.folder} does not come to it"
             time.sleep(0.05)
 
@@ -269,15 +279,6 @@ def answers(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports on which nobody listens."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
 
 
 # conftest.py names these: a module that imports them has a cluster of its own.

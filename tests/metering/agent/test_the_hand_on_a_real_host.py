@@ -26,6 +26,7 @@ from metering.agent.hand.switch import Word, write_word
 from metering.agent.hand.verbs import show, speak
 from tests.metering.agent.market import TOKEN, Market, assignment, served
 from tests.metering.agent.works import PYTHON, ROOT, let_through, until, work_options
+from tests.ports import free_port
 
 HERE = Path(__file__).resolve().parents[3]
 CLOCK = SystemClock()
@@ -319,9 +320,7 @@ def test_another_user_is_refused_though_the_socket_was_opened_to_all(tmp_path: P
 
 
 def test_metrics_are_served_where_they_were_asked_for(host: Host) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     host.options = ["--metrics", f"127.0.0.1:{port}"]
     host.start()
     host.lease()
