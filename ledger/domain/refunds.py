@@ -12,8 +12,8 @@ from ledger.domain.money import Money
 from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
 from ledger.domain.wallet import Refund, Wallet
 from ledger.domain.wallet_events import (
-    DisputeClosed,
-    DisputeOpened,
+    PaymentDisputeClosed,
+    PaymentDisputed,
     RefundApproved,
     RefundAsked,
     RefundDeclined,
@@ -216,7 +216,7 @@ def dispute(
     money: Money,
     reason: str,
     now: datetime,
-) -> list[DisputeOpened]:
+) -> list[PaymentDisputed]:
     """Note that a payer's bank took a payment back, once.
 
     Raises: PaymentNotKnown.
@@ -226,7 +226,7 @@ def dispute(
     if name in wallet.disputes:
         return []
     return [
-        DisputeOpened(
+        PaymentDisputed(
             account_id=account_id,
             dispute=name,
             intent=intent,
@@ -239,13 +239,13 @@ def dispute(
 
 def close_dispute(
     wallet: Wallet | None, *, account_id: AccountId, name: str, won: bool, now: datetime
-) -> list[DisputeClosed]:
+) -> list[PaymentDisputeClosed]:
     """Note what the bank decided, once."""
     if wallet is None or name not in wallet.disputes:
         raise PaymentNotKnown(dispute=name[:60])
     if wallet.disputes[name].state != "open":
         return []
-    return [DisputeClosed(account_id=account_id, dispute=name, won=won, at=now)]
+    return [PaymentDisputeClosed(account_id=account_id, dispute=name, won=won, at=now)]
 
 
 def refund_of(wallet: Wallet | None, refund_id: RefundId) -> Refund:

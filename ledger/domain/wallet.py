@@ -15,12 +15,12 @@ from ledger.domain.money import Money
 from ledger.domain.wallet_events import (
     AutomaticTopUpEnded,
     AutomaticTopUpSet,
-    DisputeClosed,
-    DisputeOpened,
     MethodRemovalAsked,
     MethodRemoved,
     MethodSaved,
     PayerKnown,
+    PaymentDisputeClosed,
+    PaymentDisputed,
     PaymentFailed,
     PaymentOpened,
     PaymentRequested,
@@ -73,7 +73,7 @@ class Refund:
 class Dispute:
     """A chargeback."""
 
-    opened: DisputeOpened
+    opened: PaymentDisputed
     state: DisputeState = "open"
 
 
@@ -116,10 +116,10 @@ class Wallet:
                 return state._with_refund(event.refund_id, Refund(asked=event))
             case RefundApproved() | RefundDeclined() | RefundPartPaid() | RefundPartFailed():
                 return state._after_refund(event)
-            case DisputeOpened():
+            case PaymentDisputed():
                 gone = state._gone(event.intent, event.money.nanos)
                 return gone._with_dispute(event.dispute, Dispute(opened=event))
-            case DisputeClosed():
+            case PaymentDisputeClosed():
                 return state._after_dispute(event)
             case _:
                 assert_never(event)
@@ -200,7 +200,7 @@ class Wallet:
             ended = "failed" if states == {"failed"} else "paid"
         return self._with_refund(refund_id, replace(refund, state=ended, parts=parts))
 
-    def _after_dispute(self, event: DisputeClosed) -> Wallet:
+    def _after_dispute(self, event: PaymentDisputeClosed) -> Wallet:
         dispute = self.disputes[event.dispute]
         closed = replace(dispute, state="won" if event.won else "lost")
         wallet = self._with_dispute(event.dispute, closed)

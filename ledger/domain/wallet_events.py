@@ -178,7 +178,7 @@ class RefundPartFailed(Event, name="ledger.refund-part-failed"):
     at: datetime
 
 
-class DisputeOpened(Event, name="ledger.payment-disputed"):
+class PaymentDisputed(Event, name="ledger.payment-disputed"):
     """A payer's bank took a payment back. dispute: its id at the payment service."""
 
     account_id: AccountId
@@ -189,7 +189,7 @@ class DisputeOpened(Event, name="ledger.payment-disputed"):
     at: datetime
 
 
-class DisputeClosed(Event, name="ledger.payment-dispute-closed"):
+class PaymentDisputeClosed(Event, name="ledger.payment-dispute-closed"):
     """The bank decided. won: the money is ours again."""
 
     account_id: AccountId
@@ -214,6 +214,6 @@ WalletEvent = (
     | RefundDeclined
     | RefundPartPaid
     | RefundPartFailed
-    | DisputeOpened
-    | DisputeClosed
+    | PaymentDisputed
+    | PaymentDisputeClosed
 )

@@ -12,8 +12,8 @@ from ledger.domain.ids import AccountId
 from ledger.domain.notices import To, is_news, to_platform
 from ledger.domain.wallet_events import (
     AutomaticTopUpEnded,
-    DisputeClosed,
-    DisputeOpened,
+    PaymentDisputeClosed,
+    PaymentDisputed,
     PaymentFailed,
     RefundApproved,
     RefundAsked,
@@ -29,8 +29,8 @@ Told = (
     | RefundAsked
     | RefundApproved
     | RefundDeclined
-    | DisputeOpened
-    | DisputeClosed
+    | PaymentDisputed
+    | PaymentDisputeClosed
 )
 
 
@@ -47,7 +47,7 @@ def tell_of_wallets(recorded: Recorded, store: EventStore, *, clock: Clock | Non
     receivers = [mine]
     if isinstance(event, RefundAsked):
         receivers = [to_platform()]
-    elif isinstance(event, DisputeOpened | DisputeClosed):
+    elif isinstance(event, PaymentDisputed | PaymentDisputeClosed):
         receivers.append(to_platform())
     for to in dict.fromkeys(receivers):
         give_notice(
@@ -81,10 +81,10 @@ def words(event: Told) -> tuple[str, str] | None:
             return "a refund goes out", "It goes back to the cards that it came from."
         case RefundDeclined():
             return "a refund was declined", "Its money is available again."
-        case DisputeOpened():
+        case PaymentDisputed():
             body = "It left the wallet, which may be below zero now. New bids are refused then."
             return f"a bank took {event.money} back", body
-        case DisputeClosed():
+        case PaymentDisputeClosed():
             if event.won:
                 return "a chargeback was decided for us", "What the bank took is there again."
             return "a chargeback was decided against us", "What the bank took stays with it."
@@ -102,8 +102,8 @@ def policies(*, clock: Clock | None) -> tuple[Policy, ...]:
                 RefundAsked,
                 RefundApproved,
                 RefundDeclined,
-                DisputeOpened,
-                DisputeClosed,
+                PaymentDisputed,
+                PaymentDisputeClosed,
             ),
         ),
     )

@@ -10,12 +10,12 @@ from ledger.domain.return_events import FundsDisputed, ReturnEntry
 from ledger.domain.wallet_events import (
     AutomaticTopUpEnded,
     AutomaticTopUpSet,
-    DisputeClosed,
-    DisputeOpened,
     MethodRemovalAsked,
     MethodRemoved,
     MethodSaved,
     PayerKnown,
+    PaymentDisputeClosed,
+    PaymentDisputed,
     PaymentFailed,
     PaymentOpened,
     PaymentRequested,
@@ -76,7 +76,7 @@ def project_wallet(event: WalletEvent, rows: Rows) -> None:
             _project_payment(event, rows)
         case MethodSaved() | MethodRemovalAsked() | MethodRemoved():
             _project_method(event, rows)
-        case DisputeOpened() | DisputeClosed():
+        case PaymentDisputed() | PaymentDisputeClosed():
             _project_dispute(event, rows)
         case _:
             _project_refund(event, rows)
@@ -239,9 +239,9 @@ def _settle(rows: Rows, refund_id: UUID) -> None:
         rows.change(WalletRefundRow, refund_id, state=state)
 
 
-def _project_dispute(event: DisputeOpened | DisputeClosed, rows: Rows) -> None:
+def _project_dispute(event: PaymentDisputed | PaymentDisputeClosed, rows: Rows) -> None:
     match event:
-        case DisputeOpened():
+        case PaymentDisputed():
             rows.make(
                 WalletDisputeRow,
                 dispute=event.dispute,
@@ -254,7 +254,7 @@ def _project_dispute(event: DisputeOpened | DisputeClosed, rows: Rows) -> None:
                 state="open",
                 opened_at=event.at,
             )
-        case DisputeClosed():
+        case PaymentDisputeClosed():
             state = "won" if event.won else "lost"
             rows.change(WalletDisputeRow, event.dispute, state=state, closed_at=event.at)
 

@@ -14,8 +14,8 @@ from ledger.domain.notice_events import NoticeGiven
 from ledger.domain.parties import PLATFORM_ID, tenant_id_of
 from ledger.domain.wallet_events import (
     AutomaticTopUpEnded,
-    DisputeClosed,
-    DisputeOpened,
+    PaymentDisputeClosed,
+    PaymentDisputed,
     PaymentFailed,
 )
 from ledger.eventstore.memory import MemoryStore
@@ -24,7 +24,7 @@ from ledger.funding.telling import tell_of_wallets, words
 from tests.conftest import NOON, SOMEBODY
 from tests.ledger import ledgerbook as book
 
-DISPUTED = DisputeOpened(
+DISPUTED = PaymentDisputed(
     account_id=book.FUNDS,
     dispute="du_1",
     intent="pi_1",
@@ -56,7 +56,7 @@ def test_what_somebody_wanted_themselves_is_not_told() -> None:
 
 @pytest.mark.parametrize(("won", "said"), [(True, "for us"), (False, "against us")])
 def test_how_a_chargeback_ended_is_told(won: bool, said: str) -> None:
-    told = words(DisputeClosed(account_id=book.FUNDS, dispute="du_1", won=won, at=NOON))
+    told = words(PaymentDisputeClosed(account_id=book.FUNDS, dispute="du_1", won=won, at=NOON))
     assert told is not None and said in told[0]
 
 
