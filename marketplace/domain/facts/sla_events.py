@@ -28,9 +28,9 @@ class SlaPart:
 class SlaResult:
     """What came of one part.
 
-    late_seconds: from the lease's begin to when its work started there; None: it never did, or
-    that was not the owner's doing. available_seconds: of agreed_seconds, how long the host gave.
-    credit_ppm: of what its GPUs were charged.
+    late_seconds: from the lease's begin, or from when the market asked later than that, to when its
+    work started there; None: it never did, or that was not the owner's doing. available_seconds: of
+    agreed_seconds, how long the host gave. credit_ppm: of what its GPUs were charged.
     """
 
     owner_id: TenantId

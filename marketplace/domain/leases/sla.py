@@ -4,10 +4,11 @@ Of each host by itself: who kept the promise pays nothing for another. Only what
 for counts. A start that waited for the consumer's files or image is not late; a lease that its
 consumer, the market, money or an agreed reclaim ended was available to its end.
 
-late = start of the work there − begin of the lease. available = from the start to when the right
-ended; agreed = from the start to the lease's end where the owner's fault ended it, else the same.
-credit = charge of its GPUs × min(1, share for a late start + share of the lowest step that
-available ÷ agreed is below), rounded down.
+late = start of the work there − when its hosts were asked to start it: the begin of the lease, or
+later where the market itself asked late, which no owner answers for. available = from the start to
+when the right ended; agreed = from the start to the lease's end where the owner's fault ended it,
+else the same. credit = charge of its GPUs × min(1, share for a late start + share of the lowest
+step that available ÷ agreed is below), rounded down.
 """
 
 from __future__ import annotations
@@ -121,12 +122,13 @@ def _result(part: SlaPart, lease: Lease, events: Sequence[LeaseEvent]) -> SlaRes
     begin, right_ended = lease.starts_at, lease.right_ends_at
     started = next((e.at for e in events if isinstance(e, WorkStarted) and _of(e, part)), None)
     waited = any(isinstance(e, FilesAwaited) and _of(e, part) for e in events)
+    asked = max(begin, lease.starting_at or begin)
     fault = _at_fault(part.host_id, lease, events)
     ran_from = max(begin, started or right_ended)
     agreed_to = lease.ends_at if fault else max(ran_from, right_ended)
     available = max(timedelta(), right_ended - ran_from)
     agreed = max(timedelta(), agreed_to - ran_from)
-    late = 0 if started is None else max(0, (started - begin) // ONE_SECOND)
+    late = 0 if started is None else max(0, (started - asked) // ONE_SECOND)
     missed_start = started is None and fault
     credit = availability_credit(part.terms, available_ppm=_ppm(available, agreed))
     if not waited:

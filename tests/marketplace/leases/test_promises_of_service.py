@@ -122,6 +122,7 @@ class Promised(Site):
 
 def test_a_promise_that_is_kept_credits_nothing() -> None:
     site = Promised()
+    site.tick()
     site.wait(minutes=1)
     site.start()
     site.now = site.lease.ends_at
@@ -136,6 +137,7 @@ def test_a_promise_that_is_kept_credits_nothing() -> None:
 
 def test_a_late_start_credits_its_share_of_the_charge() -> None:
     site = Promised()
+    site.tick()
     site.wait(minutes=5)
     site.start()
     site.now = site.lease.ends_at
@@ -148,6 +150,26 @@ def test_a_late_start_credits_its_share_of_the_charge() -> None:
     assert entry.charged == Money(8 * NANOS_PER_UNIT)
     assert entry.money == Money(4 * NANOS_PER_UNIT // 10)
     assert entry.reason == "started 300 s in, available 14100 of 14100 s"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "late_seconds", "credit_ppm"),
+    [pytest.param(1, 60, 0, id="soon after"), pytest.param(3, 180, 50_000, id="late all the same")],
+)
+def test_an_owner_whom_the_market_asked_late_is_late_from_then_on(
+    minutes: int, late_seconds: int, credit_ppm: int
+) -> None:
+    site = Promised()
+    site.wait(minutes=30)  # the market was down, and asks the host only now
+    site.tick()
+    site.wait(minutes=minutes)
+    site.start()
+    site.now = site.lease.ends_at
+    site.tick()
+
+    site.over()
+
+    assert (site.result.late_seconds, site.result.credit_ppm) == (late_seconds, credit_ppm)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +191,7 @@ def test_a_host_that_fails_credits_by_how_much_was_missed(hours: int, credit_ppm
 
 def test_both_together_are_never_more_than_the_charge() -> None:
     site = Promised(SlaTerms(60, 800_000, (SlaStep(999_000, 700_000),)))
+    site.tick()
     site.wait(minutes=5)
     site.start()
     site.wait(minutes=55)
@@ -239,6 +262,7 @@ def test_a_start_that_waits_for_the_consumers_files_is_not_late() -> None:
 
 def test_a_lease_keeps_what_it_was_granted_on() -> None:
     site = Promised()
+    site.tick()
     site.wait(minutes=5)
     site.promise(None)
     site.start()
