@@ -24,6 +24,7 @@ from . import (
     leases,
     logs,
     market,
+    modules,
     money,
     notices,
     offers,
@@ -107,6 +108,7 @@ app = typer.Typer(
 )
 app.command("market")(market.market)
 app.command("run", cls=running.WithCommand)(running.run)
+app.command("modules")(modules.modules)
 app.add_typer(offers.app, name="offers")
 app.add_typer(bids.app, name="bids")
 app.add_typer(leases.app, name="leases")

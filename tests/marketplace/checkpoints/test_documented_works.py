@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from marketplace.sdk import checkpoint
 from tests.metering.agent.works import until
 
 CHAPTER = Path(__file__).parents[3] / "config" / "docs" / "checkpoints.md"
@@ -26,7 +25,8 @@ def laid(folder: Path, name: str) -> list[str]:
     folder.mkdir()
     assert SAVING in PROGRAMS[name]
     (folder / name).write_text(PROGRAMS[name].replace(SAVING, "due(every=0)"))
-    (folder / "checkpoint.py").write_bytes(Path(checkpoint.__file__).read_bytes())
+    modules = ["-m", "marketplace.sdk", "modules", str(folder)]
+    subprocess.run([sys.executable, *modules], cwd=CHAPTER.parents[2], check=True)
     return [sys.executable, name, *WORDS[name]]
 
 
