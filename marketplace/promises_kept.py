@@ -11,7 +11,7 @@ from ledger.domain.ids import BidId, LeaseId, OfferId, TenantId
 from ledger.domain.sla_credits import SlaMiss
 from ledger.eventstore.port import EventStore, Meta, Recorded, load, record, stream_name
 from ledger.following import Policy, names_of
-from listings.domain.sla import OfferSla
+from listings.domain.sla import NO_LEVEL, OfferSla
 from marketplace.domain.bids.bid import Bid
 from marketplace.domain.facts.events import LeaseEvent, LeaseScheduled
 from marketplace.domain.facts.sla_events import SlaAgreed, SlaMeasured, SlaResult
@@ -24,7 +24,12 @@ def agree_when_lease_scheduled(recorded: Recorded, store: EventStore) -> None:
     lease = recorded.event
     assert isinstance(lease, LeaseScheduled)
     offers = dict.fromkeys(OfferId(share.offer_id) for share in lease.shares)
-    agreed = agree(lease, [(str(each), load(store, OfferSla, each)) for each in offers])
+    promised = [(str(each), load(store, OfferSla, each)) for each in offers]
+    if not any(sla for _, sla in promised):
+        return
+    bid = load(store, Bid, lease.bid_id)
+    wanted = NO_LEVEL if bid is None else bid.wanted.request.level
+    agreed = agree(lease, promised, wanted=wanted)
     if not agreed:
         return
 

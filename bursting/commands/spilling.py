@@ -149,7 +149,8 @@ def waiting_of(bid: Bid) -> Waiting:
 def _at_home(asked: GpuRequest) -> tuple[str, ...]:
     """Return the conditions, by their words, that no rented machine meets.
 
-    It is nobody's own, has proved nothing yet, and its owner gives short notice and grace, no fee.
+    It is nobody's own, has proved nothing yet, and its owner gives short notice and grace, no fee,
+    and promises nothing of its service.
     How its agent will keep work apart, and lets it connect, is known only once it runs.
     """
     conditions = {
@@ -160,6 +161,8 @@ def _at_home(asked: GpuRequest) -> tuple[str, ...]:
         "reclaim": bool(asked.reclaim_fee_ppm_min),
         "sandbox": asked.sandbox_min is not None,
         "network": asked.network is not None,
+        "starts": asked.start_seconds_max is not None,
+        "availability": asked.availability_min_ppm is not None,
         "grace": (asked.grace_seconds_min or 0) > GRACE_SECONDS_MAX,
     }
     return tuple(word for word, asks in conditions.items() if asks)

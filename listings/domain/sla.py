@@ -1,14 +1,14 @@
 """What an owner promises of an offer's service, and which share is credited where it is missed.
 
-Terms of an offer that no clearing depends on: they are a fact of their own. A lease has those that
-stood when it was granted.
+A fact of its own beside the offer's terms. A bid may ask for a level of service: offers that
+promise less do not fit. A lease has the promises that stood when it was granted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ledger.domain.ids import OfferId, TenantId
 from ledger.domain.refusal import Invalid
@@ -64,6 +64,40 @@ def availability_credit(terms: SlaTerms, *, available_ppm: int) -> int:
     )
 
 
+class ServiceLevel(NamedTuple):
+    """A start within so many seconds and an availability; None: no matter, or not promised."""
+
+    start_seconds: int | None = None
+    availability_ppm: int | None = None
+
+    @classmethod
+    def of(cls, terms: SlaTerms | None) -> ServiceLevel:
+        """Return what terms promise: the availability is that of their highest step."""
+        if terms is None:
+            return NO_LEVEL
+        highest = max((step.below_ppm for step in terms.steps), default=None)
+        return cls(terms.start_by_seconds, highest)
+
+    def starts_within(self, wanted: int | None) -> bool:
+        """Tell if this promises a start within so many seconds; None: any will do."""
+        promised = self.start_seconds
+        return wanted is None or (promised is not None and promised <= wanted)
+
+    def is_available(self, wanted_ppm: int | None) -> bool:
+        """Tell if this promises at least that availability; None: any will do."""
+        return wanted_ppm is None or (self.availability_ppm or 0) >= wanted_ppm
+
+    def meets(self, wanted: ServiceLevel) -> bool:
+        """Tell if this promises all that is wanted."""
+        return self.starts_within(wanted.start_seconds) and self.is_available(
+            wanted.availability_ppm
+        )
+
+
+NO_LEVEL = ServiceLevel()
+"""Nothing is promised, or wanted."""
+
+
 @dataclass(frozen=True, slots=True)
 class OfferSla:
     """What is promised of an offer, and since when."""
@@ -77,10 +111,15 @@ class OfferSla:
         """Return the promises after `event`."""
         return cls((*(state.said if state is not None else ()), event))
 
-    def at(self, moment: datetime) -> SlaTerms | None:
-        """Return what was promised to a lease that was granted at a moment."""
-        known = [each for each in self.said if each.at <= moment]
-        return known[-1].terms if known else None
+    def at(self, moment: datetime, wanted: ServiceLevel = NO_LEVEL) -> SlaTerms | None:
+        """Return what was promised to a lease that was granted at a moment.
+
+        wanted: what its bid asked for. Where that was promised when the market cleared, and less
+        by the time of the grant, it is what was promised last of what is enough.
+        """
+        known = [each.terms for each in self.said if each.at <= moment]
+        enough = [terms for terms in known if ServiceLevel.of(terms).meets(wanted)]
+        return (enough or known or [None])[-1]
 
 
 def set_sla(
@@ -127,7 +166,9 @@ def _percent(ppm: int) -> str:
 
 
 __all__ = [
+    "NO_LEVEL",
     "OfferSla",
+    "ServiceLevel",
     "SlaStep",
     "SlaTerms",
     "SlaUnreadable",

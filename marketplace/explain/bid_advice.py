@@ -34,6 +34,7 @@ What = Literal[
     "limit", "deadline", "gpus", "duration", "placement", "quota",
     "models", "memory", "compute-capability", "compute-share", "nvlink", "region",
     "isolation", "sandbox", "network", "labels", "notice", "reclaim", "grace",
+    "starts", "availability",
 ]  # fmt: skip
 WAIVED: dict[What, dict[str, Any]] = {
     "models": {"models": ()},
@@ -49,6 +50,8 @@ WAIVED: dict[What, dict[str, Any]] = {
     "notice": {"notice_seconds_min": None},
     "reclaim": {"reclaim_fee_ppm_min": None},
     "grace": {"grace_seconds_min": None},
+    "starts": {"start_seconds_max": None},
+    "availability": {"availability_min_ppm": None},
 }
 """What a request asks for, and how it looks without."""
 MINUTE = timedelta(minutes=1)

@@ -61,7 +61,7 @@ class Joint:
         joint = Book(self._book.market)
         for other in (*map(_copied, self._others), changed):
             records = self._book.leases.records
-            joint.agents = self._book.agents
+            joint.agents, joint.promises = self._book.agents, self._book.promises
             joint.leases.records[other.terms.host_id] = records[other.terms.host_id]
             joint.take_in(other)
         joint.quotas = self._book.quotas

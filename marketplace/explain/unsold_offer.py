@@ -170,7 +170,7 @@ class _Asked:
         """
         alone = Book(self.book.market)
         alone.leases.records[listed.terms.host_id] = self.listed.record
-        alone.agents = self.book.agents
+        alone.agents, alone.promises = self.book.agents, self.book.promises
         alone.take_in(listed)
         alone.quotas = self.book.quotas
         return alone

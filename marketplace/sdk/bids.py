@@ -14,6 +14,7 @@ from .fetching import Fetch, FetchSecret
 from .forms import money, percent
 from .idle import Idle, idle_seconds
 from .printing import NotPrinted
+from .promised import Availability, StartsWithin, say_promises, with_conditions
 from .session import Session, session_of
 from .spoken import length_of, moment_of
 from .volumes import Mounted, mounted, mounts_of
@@ -70,12 +71,6 @@ CHAIN = (
     ("chain.resumes_lease_id", "resumes lease"),
     ("lease_id", "lease"),
     ("chain.ended_because", "series ended because"),
-)
-PROMISED = (
-    ("gpus", "GPUs"),
-    ("notice_seconds", "with notice, s"),
-    ("grace_seconds", "grace, s"),
-    ("fee_ppm", "compensation, of the unused rest", percent),
 )
 CONSIDERED = (
     ("market", "market"),
@@ -248,23 +243,18 @@ def preview(
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
     repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, image: Image = "",
+    starts_within: StartsWithin = None, availability: Availability = None,
 ) -> None:  # fmt: skip
     """Say what a bid would get right now. Nothing is placed."""
     session = session_of(context)
+    query = with_conditions(query, starts_within, availability)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, image=image)  # fmt: skip
     quote = session.client.ask("bids/preview", asked)
     session.printer.facts(quote, QUOTE)
     if not session.printer.as_json:
-        promised = [
-            {"gpus": each["gpus"], "grace_seconds": each["grace_seconds"], **step}
-            for each in quote["reclaim"]
-            for step in each["steps"]
-        ]
-        if promised:
-            session.printer.say("If an owner takes it back:")
-            session.printer.table(promised, PROMISED, empty="")
+        say_promises(session, quote)
 
 
 @app.command()
@@ -279,11 +269,13 @@ def create(
     secret: Secret = None, secret_env: SecretEnv = None, volume: Mounted = None,
     end_when_idle: Idle = None, fetch: Fetch = "", fetch_secret: FetchSecret = "",
     pausable: Pausable = False, project: Project = "",
+    starts_within: StartsWithin = None, availability: Availability = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
     """Place a bid; the most it can cost is set aside."""
     session = session_of(context)
+    query = with_conditions(query, starts_within, availability)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, saves, image, inputs, outputs,

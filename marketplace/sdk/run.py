@@ -33,6 +33,7 @@ from .ending import NOT_RUN
 from .fetching import FetchSecret, FetchThere, fetched_there, told
 from .forms import money
 from .idle import Idle, idle_seconds
+from .promised import Availability, StartsWithin, with_conditions
 from .session import Session, session_of
 from .spoken import NotUnderstood, length_of
 from .volumes import Mounted, mounts_of
@@ -96,7 +97,7 @@ def run(
     network: Network = None, end_when_idle: Idle = None, fetch_there: FetchThere = False,
     fetch_secret: FetchSecret = "", secret: Secret = None, secret_env: SecretEnv = None,
     resume: Resume = False, saves: Saves = None, pausable: Pausable = False,
-    project: Project = "",
+    project: Project = "", starts_within: StartsWithin = None, availability: Availability = None,
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -120,7 +121,7 @@ def run(
     workload |= secrets_of(secret, secret_env)
     workload |= fetched_there(folder, there=fetch_there, secret=fetch_secret)
     asked = {
-        "query": f"{needs} network={network}".strip() if network else needs,
+        "query": with_conditions(needs, starts_within, availability, network),
         "gpus": gpus,
         "duration_seconds": length_of(length),
         "limit": limit,

@@ -23,6 +23,8 @@ HOST = "host=00000000-0000-4000-8000-00000000000a"
         ("tenant=own", ("tenant",)),
         (HOST, ("host",)),
         ("reliability>=0.9", ("reliability",)),
+        ("starts<=1h", ("starts",)),
+        ("availability>=0.5", ("availability",)),
         ("notice>=3m", ("notice",)),
         ("reclaim>=1%", ("reclaim",)),
         ("grace>=60s", ()),

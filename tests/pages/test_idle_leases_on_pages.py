@@ -86,6 +86,26 @@ def test_the_network_that_work_needs_is_chosen_on_the_form(world: World, where: 
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("where", ["/bids/new", "/run"])
+def test_a_promise_of_service_is_asked_for_on_the_form(world: World, where: str) -> None:
+    world.list_gpus(0, 1)
+    consumer = world.member(CONSUMER, "consumer")
+    assert "Promised to start within" in html(consumer.get(where).content)
+
+    twice = consumer.post(where, form(starts_within="60", query="starts<=5m"))
+    again = consumer.post(where, form(availability="99", query="availability>=0.9"))
+    none = consumer.post(where, form(starts_within="0"))
+    placed = consumer.post(where, form(starts_within="90", availability="99.95"))
+    world.settle()
+
+    assert (twice.status_code, again.status_code, none.status_code) == (422, 422, 422)
+    assert "Leave starts" in html(twice.content)
+    assert "The availability is asked for beside it." in html(again.content)
+    assert placed.status_code == 302
+    assert BidRow.objects.get().query.endswith("starts<=90s availability>=0.9995")
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("minutes", ["4", "721", "soon"])
 def test_a_time_that_is_no_rule_is_refused_at_its_field(world: World, minutes: str) -> None:
     consumer = world.member(CONSUMER, "consumer")

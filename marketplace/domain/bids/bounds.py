@@ -11,13 +11,12 @@ from listings.domain.sandboxes import LEVELS, NETWORKS
 from marketplace.domain.bids.images import check_image
 from marketplace.domain.bids.query_language import (
     DRIVER,
-    GRACE_MAX,
     HOSTS_MAX,
     LINKED_MAX,
-    NOTICE_MAX,
-    PPM,
+    MOST_ASKED,
     PREFERENCE,
     PREFERENCES_MAX,
+    fits,
 )
 from marketplace.domain.bids.workload_profiles import workload_named
 from marketplace.domain.facts.events import GoodTill, GpuRequest, Patience, Seeks, Workload
@@ -389,14 +388,7 @@ def check_request(request: GpuRequest) -> None:
         "hosts": max(len(request.hosts), len(request.not_hosts)) > HOSTS_MAX,
         "prefer": len(request.prefer) > PREFERENCES_MAX
         or not all(map(PREFERENCE.fullmatch, request.prefer)),
-        "reliability_min_ppm": request.reliability_min_ppm is not None
-        and not 0 < request.reliability_min_ppm <= PPM,
-        "notice_seconds_min": request.notice_seconds_min is not None
-        and not 0 < request.notice_seconds_min <= NOTICE_MAX,
-        "reclaim_fee_ppm_min": request.reclaim_fee_ppm_min is not None
-        and not 0 < request.reclaim_fee_ppm_min <= PPM,
-        "grace_seconds_min": request.grace_seconds_min is not None
-        and not 0 < request.grace_seconds_min <= GRACE_MAX,
+        **{name: not fits(getattr(request, name), most) for name, most in MOST_ASKED.items()},
         "sandbox_min": request.sandbox_min is not None and request.sandbox_min not in LEVELS,
         "network": request.network is not None and request.network not in NETWORKS,
         "labels": len(labels) > LABELS_MAX or not all(_LABEL.fullmatch(name) for name, _ in labels),

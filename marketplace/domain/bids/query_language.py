@@ -16,6 +16,7 @@ from uuid import UUID
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid
 from listings.domain.sandboxes import LEVELS, NETWORKS
+from listings.domain.sla import START_BY_SECONDS_MAX
 from marketplace.domain.facts.events import GpuRequest
 
 QUERY_CHARS_MAX = 1_000
@@ -26,16 +27,26 @@ _CONDITION = re.compile(r'([A-Za-z][A-Za-z0-9._/-]*)(?:(>=|<=|!=|=|>|<)("[^"]*"|
 _MEMORY = re.compile(r"([0-9]{1,9})(MiB|GiB|TiB|MB|GB|TB)?", re.IGNORECASE)
 _MIB = {"mib": 1, "gib": 1024, "tib": 1024 * 1024, "mb": 1, "gb": 1024, "tb": 1024 * 1024}
 _PERCENT = re.compile(r"([0-9]{1,3})%?")
+_SHARE = re.compile(r"0(\.[0-9]{1,6})?|1(\.0{1,6})?")
 _LENGTH = re.compile(r"([0-9]{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 NOTICE_MAX, GRACE_MAX = 7 * 86_400, 15 * 60
 """Nobody promises more notice, or a longer grace, than this, in seconds."""
+PPM = 1_000_000
+MOST_ASKED = {
+    "reliability_min_ppm": PPM,
+    "notice_seconds_min": NOTICE_MAX,
+    "reclaim_fee_ppm_min": PPM,
+    "grace_seconds_min": GRACE_MAX,
+    "start_seconds_max": START_BY_SECONDS_MAX,
+    "availability_min_ppm": PPM,
+}
+"""The largest number of each field of a request that can be asked for; the least is 1."""
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
 DRIVER = re.compile(r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 LINKED_MAX = 576
 """GPUs of the largest NVLink domain there is (NVL576)."""
 HOSTS_MAX = 12
-PPM = 1_000_000
 PREFERENCES_MAX = 4
 PREFERENCE = re.compile(r"nvlink|region|label\.[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?")
 """What GPUs of one gang had best have in common. `nvlink`: of each host one NVLink group. `region`,
@@ -85,9 +96,19 @@ class Condition:
     apply: Apply
 
 
+def fits(asked: int | None, most: int) -> bool:
+    """Tell if a number can be asked for; None asks for nothing."""
+    return asked is None or 0 < asked <= most
+
+
 def _seconds(value: str) -> int:
     form = _LENGTH.fullmatch(value)
     return int(form[1]) * _SECONDS[form[2]] if form else 0
+
+
+def _ppm(value: str) -> int:
+    """Return a share between 0 and 1 in millionths; 0 where it cannot be read."""
+    return int(Decimal(value) * PPM) if _SHARE.fullmatch(value) else 0
 
 
 def _words(value: str) -> tuple[str, ...] | None:
@@ -223,9 +244,7 @@ def _not_hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
 @_condition("reliability", "reliability>=0.99", ">=")
 def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     """the share of leases that the host did not break off, once that is known"""
-    if not re.fullmatch(r"(0(\.[0-9]{1,6})?|1(\.0{1,6})?)", value):
-        return None
-    ppm = int(Decimal(value) * PPM)
+    ppm = _ppm(value)
     return replace(request, reliability_min_ppm=ppm) if ppm else None
 
 
@@ -250,6 +269,21 @@ def _grace(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     """what owners give work between signal and kill: s or m; not asked of your own GPUs"""
     seconds = _seconds(value)
     return replace(request, grace_seconds_min=seconds) if 0 < seconds <= GRACE_MAX else None
+
+
+@_condition("starts", "starts<=60s", "<=")
+def _starts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """the owner promises that work starts within this, or credits: s, m or h"""
+    seconds = _seconds(value)
+    fits = 0 < seconds <= START_BY_SECONDS_MAX
+    return replace(request, start_seconds_max=seconds) if fits else None
+
+
+@_condition("availability", "availability>=0.99", ">=")
+def _availability(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """the owner promises this share of the lease's time at least, or credits"""
+    ppm = _ppm(value)
+    return replace(request, availability_min_ppm=ppm) if ppm else None
 
 
 @_condition("prefer", "prefer=label.rack,region", "=")
@@ -378,6 +412,10 @@ def _promises(request: GpuRequest) -> Iterator[str]:
         yield f"reclaim>={request.reclaim_fee_ppm_min * 100 // PPM}%"
     if request.grace_seconds_min is not None:
         yield "grace>=" + _length(request.grace_seconds_min)
+    if request.start_seconds_max is not None:
+        yield "starts<=" + _length(request.start_seconds_max)
+    if request.availability_min_ppm is not None:
+        yield f"availability>={Decimal(request.availability_min_ppm) / PPM:f}"
 
 
 def _length(seconds: int) -> str:

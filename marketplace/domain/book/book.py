@@ -23,6 +23,8 @@ from marketplace.domain.book.agents import Agents, part_tenants
 from marketplace.domain.book.held_leases import RULES as LEASE_RULES
 from marketplace.domain.book.held_leases import Holdings
 from marketplace.domain.book.offer_changes import RULES as OFFER_RULES
+from marketplace.domain.book.promises import RULES as PROMISE_RULES
+from marketplace.domain.book.promises import Promises
 from marketplace.domain.book.quarantine import RULES as HEALTH_RULES
 from marketplace.domain.book.quarantine import Quarantine, withhold
 from marketplace.domain.book.quota_following import KINDS, explained, follow, set_policy
@@ -68,8 +70,7 @@ class Book:
         self.calendar = Calendar()
         self.catalogue = Catalogue(self.calendar)
         self.offers = self.catalogue.offers
-        self.quarantine = Quarantine()
-        self.agents = Agents()
+        self.quarantine, self.agents, self.promises = Quarantine(), Agents(), Promises()
         self.leases = Holdings(self.calendar, self.catalogue, self.quarantine.silent)
         self.held, self.resales = self.leases.held, self.leases.resales
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
@@ -88,10 +89,9 @@ class Book:
         self.read_to = 0
         """Store position of the last fact that is not the engine's own."""
         self._dying: list[tuple[int, int, BidId]] = []
-        self.returns = Returns()
         self._screened: dict[Shape, Screened] = {}
         self._shapes_max = SHAPES_MAX
-        self._desk = Desk()
+        self.returns, self._desk = Returns(), Desk()
         self.round_at: datetime | None = None
         """When the last round that decided anything was cleared."""
 
@@ -150,9 +150,8 @@ class Book:
 
         hosts: only those that something on these hosts fits, at their price.
         """
-        if hosts is None:
-            return self.queue.all()
-        return self.queue.served(self.catalogue.floors(hosts)).in_order()
+        served = None if hosts is None else self.queue.served(self.catalogue.floors(hosts))
+        return self.queue.all() if served is None else served.in_order()
 
     def served_by(
         self,
@@ -230,8 +229,9 @@ class Book:
                 self._screened.clear()
             screened = self._screened[bid.shape] = screen(bid.shape, self.offers.values())
         calendar, own = calendar or self.calendar, bid.terms.tenant_id in self.owners
-        entries = self.entries(bid.shape)
-        found = explain(bid, screened, entries, calendar, now=now, own=own, priced=priced)
+        found = explain(
+            bid, screened, self.entries(bid.shape), calendar, now=now, own=own, priced=priced
+        )
         return explained(self, bid, found, calendar, now=now, counted=priced)
 
     def dead(self, now: int) -> list[BidId]:
@@ -264,6 +264,7 @@ class Book:
         listed = self.offers.get(event.offer_id)
         if listed is not None:
             self.take_out(listed)
+            self.promises.said.pop(event.offer_id, None)
         return None
 
     def take_out(self, listed: Listed) -> None:
@@ -276,12 +277,13 @@ class Book:
     def take_in(self, listed: Listed) -> None:
         """Take in an offer, with all that is known of it."""
         self._screened.clear()
-        listed.record = self.leases.records[listed.terms.host_id]
-        listed.on_host(self.agents.says(listed.terms.host_id))
+        host_id = listed.terms.host_id
+        listed.record = self.leases.records[host_id]
+        listed.on_host(self.agents.says(host_id), self.promises.level(listed.offer_id))
         self.catalogue.add(listed)
         self.owners.offered(listed)
         if listed.one_tenant:
-            part_tenants(self, listed.terms.host_id)
+            part_tenants(self, host_id)
         self._withhold(listed)
 
     def _withhold(self, listed: Listed) -> None:
@@ -424,8 +426,7 @@ class Book:
 
 RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     OfferPublished: Book._published,
-    OfferWithdrawn: Book._gone,
-    OfferExpired: Book._gone,
+    **dict.fromkeys((OfferWithdrawn, OfferExpired), Book._gone),
     BidPlaced: Book._placed,
     BidAmended: Book._amended,
     BidCancelled: Book._ended,
@@ -440,6 +441,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     **OFFER_RULES,
     **HEALTH_RULES,
     **AGENT_RULES,
+    **PROMISE_RULES,
     **dict.fromkeys(LEASE_RULES, Book._of_lease),
     **dict.fromkeys(KINDS, set_policy),
 }

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
+from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
 from ledger.domain.money import Rate
 from listings.domain.events import OfferPublished
 from listings.domain.maintenance_events import MaintenanceAnnounced
 from listings.domain.sandboxes import AgentSays
+from listings.domain.sla_events import SlaTerms
 from marketplace.domain.book.agents import part_tenants
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Claim, Held
@@ -107,6 +108,7 @@ class BookState:
     agents: tuple[tuple[HostId, AgentSays], ...] = ()
     kept_back: tuple[HostId, ...] = ()
     maintenance: tuple[MaintenanceAnnounced, ...] = ()
+    promised: tuple[tuple[OfferId, SlaTerms], ...] = ()
 
 
 def state_of(book: Book) -> BookState:
@@ -164,6 +166,7 @@ def state_of(book: Book) -> BookState:
             for _, planned in sorted(book.quarantine.maintenance.items())
             for each in planned.values()
         ),
+        promised=tuple(sorted(book.promises.said.items())),
     )
 
 
@@ -183,6 +186,7 @@ def restored(state: BookState) -> Book:
         on_host[planned.maintenance_id] = planned
     book.quarantine.unfit.update((host_id, set(uuids)) for host_id, uuids in state.unfit)
     book.agents.said.update(state.agents)
+    book.promises.said.update(state.promised)
     for offer in state.offers:
         listed = Listed(offer.terms, offer.published, offer.floor)
         listed.since, listed.paused = offer.since, offer.paused

@@ -84,7 +84,7 @@ def worth_of(
     floor = floor_of(form).nanos_per_gpu_hour
     alone = Book(book.market)
     alone.leases.records[offer.host_id] = book.offers[offer.offer_id].record
-    alone.agents = book.agents
+    alone.agents, alone.promises = book.agents, book.promises
     alone.take_in(Listed(in_form(offer, form, gpus), book.offers[offer.offer_id].published, floor))
     alone.quotas = book.quotas
     fills = clear(alone, bids, now=now, round_id=round_id).fills

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ledger.domain.ids import BidId, LeaseId
+from listings.domain.sla import NO_LEVEL
 from marketplace.domain.admission.gate import Gate, gate_of
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.quota_following import use_of_grant
@@ -101,7 +102,12 @@ def _is_near(book: Book, granted: LeaseGranted, before: Spans) -> bool:
     asked = bid.shape.request
     if granted.cuts or calendar.parted or asked.reliability_min_ppm is not None:
         return True
-    if asked.sandbox_min is not None or asked.network is not None or bid.shape.needs:
+    if (
+        asked.level != NO_LEVEL
+        or asked.sandbox_min is not None
+        or asked.network is not None
+        or bid.shape.needs
+    ):
         return True
     for share in granted.shares:
         if share.resold is not None or share.host_id in calendar.one_tenant:

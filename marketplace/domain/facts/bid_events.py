@@ -23,7 +23,7 @@ from marketplace.domain.facts.values import (
 )
 
 
-class BidPlaced(Event, name="marketplace.bid-placed", version=21, grown_from=1):
+class BidPlaced(Event, name="marketplace.bid-placed", version=22, grown_from=1):
     """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
 
     earliest_start, deadline: the lease must lie between them. A fixed window is one whose
@@ -75,7 +75,7 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=21, grown_from=1):
     pausable: bool = False
 
 
-class BidAmended(Event, name="marketplace.bid-amended", version=7, grown_from=1):
+class BidAmended(Event, name="marketplace.bid-amended", version=8, grown_from=1):
     """The consumer changed limit, deadline or number of GPUs; the bid queues anew from here.
 
     gpus: None: as before; else gpus_min is the least it makes do with from here on, and request
@@ -174,7 +174,7 @@ class ReturnDue(Event, name="marketplace.return-due"):
     at: datetime
 
 
-class BidMoveAsked(Event, name="marketplace.bid-move-asked", version=16, grown_from=1):
+class BidMoveAsked(Event, name="marketplace.bid-move-asked", version=17, grown_from=1):
     """Another market would serve the bid now: that of `market` is asked to hand it on to `to`.
 
     placed: the bid as it was placed, in its new market; limit, deadline: as last amended. What is

@@ -10,6 +10,7 @@ from ledger.domain.ids import BidId, FolderId, HostId, LeaseId, OfferId, TenantI
 from ledger.domain.making import made_quickly
 from ledger.domain.money import Money, Rate
 from listings.domain.events import ReclaimStep
+from listings.domain.sla import ServiceLevel
 
 ServiceClass = Literal["on-demand", "reserved", "interruptible"]
 Placement = Literal["same-host", "any-hosts"]
@@ -67,7 +68,8 @@ class GpuRequest:
     grace_seconds_min: and who give work so long between the signal to stop and the kill.
     sandbox_min: only hosts whose agent keeps work apart at this level at least
     (`listings.domain.sandboxes`). network: only hosts from which work reaches public addresses
-    (open), or nothing at all (none).
+    (open), or nothing at all (none). start_seconds_max, availability_min_ppm: only offers whose
+    owners promise a start within so many seconds, and so much availability.
     """
 
     models: tuple[str, ...] = ()
@@ -94,6 +96,8 @@ class GpuRequest:
     grace_seconds_min: int | None = None
     sandbox_min: str | None = None
     network: str | None = None
+    start_seconds_max: int | None = None
+    availability_min_ppm: int | None = None
 
     def lacks(self, offer: Reclaimed) -> ReclaimTerm | None:
         """Return what an owner promises too little of for a reclaim, the first; None: nothing."""
@@ -102,6 +106,11 @@ class GpuRequest:
         if offer.reclaim_fee_ppm < (self.reclaim_fee_ppm_min or 0):
             return "reclaim"
         return "grace" if offer.grace_seconds < (self.grace_seconds_min or 0) else None
+
+    @property
+    def level(self) -> ServiceLevel:
+        """Return the level of service that is asked for."""
+        return ServiceLevel(self.start_seconds_max, self.availability_min_ppm)
 
     @property
     def regions(self) -> tuple[str, ...]:

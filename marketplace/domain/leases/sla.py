@@ -19,7 +19,14 @@ from datetime import datetime, timedelta
 from typing import ClassVar, assert_never
 
 from ledger.domain.ids import HostId, LeaseId
-from listings.domain.sla import PPM, OfferSla, availability_credit, late_credit
+from listings.domain.sla import (
+    NO_LEVEL,
+    PPM,
+    OfferSla,
+    ServiceLevel,
+    availability_credit,
+    late_credit,
+)
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
     FilesAwaited,
@@ -73,14 +80,17 @@ class LeaseSla:
 
 
 def agree(
-    scheduled: LeaseScheduled, promised: Iterable[tuple[str, OfferSla | None]]
+    scheduled: LeaseScheduled,
+    promised: Iterable[tuple[str, OfferSla | None]],
+    *,
+    wanted: ServiceLevel = NO_LEVEL,
 ) -> list[SlaAgreed]:
     """Return what a lease was granted on; nothing where none of its owners promises anything.
 
     GPUs of the consumer's own, and the rest of another's lease, come without a promise.
 
     Args:
-        promised: by the id of the offer, as text.
+        promised: by the id of the offer, as text. wanted: what the bid asked for.
     """
     if scheduled.own:
         return []
@@ -88,7 +98,7 @@ def agree(
     parts = []
     for share in scheduled.shares:
         sla = known.get(str(share.offer_id))
-        terms = None if sla is None or share.resold is not None else sla.at(scheduled.at)
+        terms = None if sla is None or share.resold is not None else sla.at(scheduled.at, wanted)
         if terms is not None:
             parts.append(
                 SlaPart(

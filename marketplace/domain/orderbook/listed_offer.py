@@ -23,6 +23,7 @@ from ledger.domain.span import Window
 from listings.domain.events import Gpu, Isolation, OfferPublished, WeeklyRule
 from listings.domain.recurrence import is_unbroken, last_end, occurrences
 from listings.domain.sandboxes import AgentSays
+from listings.domain.sla import NO_LEVEL, ServiceLevel
 from listings.domain.windows import windows_of
 from marketplace.domain.facts.instants import (
     ONE_MILLI,
@@ -50,7 +51,7 @@ class Spec(NamedTuple):
 class Kind(NamedTuple):
     """What an offer is, as far as constraints look at it. specs: each once.
 
-    sandbox, abilities: of its host, as its agent last said.
+    sandbox, abilities: of its host, as its agent last said. level: of service, as promised.
     """
 
     specs: tuple[Spec, ...]
@@ -61,6 +62,7 @@ class Kind(NamedTuple):
     currency: str
     sandbox: str = ""
     abilities: tuple[str, ...] = ()
+    level: ServiceLevel = NO_LEVEL
 
 
 NAMES = ("uuid", "nvlink_group", "card_uuid")
@@ -226,10 +228,8 @@ class Kinds:
 KNOWN_AHEAD = timedelta(days=7)
 """Weekly windows are worked out this much further than asked, so that it is seldom done."""
 
-LONG_AGO, FAR_AHEAD = (
-    from_above(datetime(1970, 1, 1, tzinfo=UTC)),
-    from_below(datetime(2200, 1, 1, tzinfo=UTC)),
-)
+LONG_AGO = from_above(datetime(1970, 1, 1, tzinfo=UTC))
+FAR_AHEAD = from_below(datetime(2200, 1, 1, tzinfo=UTC))
 WEEK = timedelta(days=7) // ONE_MILLI
 NEVER = 1 << 62
 
@@ -292,9 +292,9 @@ class Listed:
         self.parted = self.terms.division is not None
         self.groups = {gpu.uuid: gpu.nvlink_group for gpu in self.terms.gpus}
 
-    def on_host(self, says: AgentSays) -> None:
-        """Take note of what the host's agent says; not while the offer is in a catalogue."""
-        self.kind = self.kind._replace(sandbox=says.sandbox, abilities=says.abilities)
+    def on_host(self, says: AgentSays, level: ServiceLevel = NO_LEVEL) -> None:
+        """Take note of what agent and owner say; not while the offer is in a catalogue."""
+        self.kind = self.kind._replace(sandbox=says.sandbox, abilities=says.abilities, level=level)
         self.one_tenant = not says.keeps_tenants_apart
 
     @property

@@ -123,6 +123,14 @@ def _abilities(shape: Shape, spec: Spec, kind: Kind) -> bool:
     return can_do(shape.needs, kind.abilities)
 
 
+def _starts(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return kind.level.starts_within(shape.request.start_seconds_max)
+
+
+def _availability(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return kind.level.is_available(shape.request.availability_min_ppm)
+
+
 def _currency(shape: Shape, spec: Spec, kind: Kind) -> bool:
     return kind.currency == shape.currency
 
@@ -141,6 +149,8 @@ CONSTRAINTS: tuple[tuple[str, Fits], ...] = (
     ("sandbox", _sandbox),
     ("network", _network),
     ("abilities", _abilities),
+    ("starts", _starts),
+    ("availability", _availability),
     ("currency", _currency),
 )
 """What never changes while an offer stands."""
@@ -162,6 +172,8 @@ REASONS: dict[str, str] = {
     "sandbox": "too few GPUs on hosts that keep work apart at that level",
     "network": "too few GPUs on hosts from which work connects as the bid asks",
     "abilities": "too few GPUs on hosts whose agent can do what the work needs",
+    "starts": "too few GPUs whose owners promise a start as soon as the bid asks",
+    "availability": "too few GPUs whose owners promise the availability that the bid asks for",
     "currency": "the GPUs are offered in another currency",
     "host": "the bid excludes the hosts, owners or reclaim terms",
     "notice": "too few GPUs with that much notice before a reclaim",

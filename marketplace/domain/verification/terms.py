@@ -11,6 +11,7 @@ from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.events import Gpu, OfferPublished
 from listings.domain.gpus import is_of, model_matches, names_share
 from listings.domain.sandboxes import IMAGES_ONLY, LEVELS, AgentSays
+from listings.domain.sla_events import SlaTerms
 from listings.domain.windows import windows_of
 from marketplace.domain.bids.query_language import ISOLATIONS
 from marketplace.domain.bids.workload_profiles import allowed_by
@@ -25,11 +26,16 @@ def own_use(granted: LeaseGranted, bid: OpenBid) -> bool:
 
 
 def terms_of(
-    listed: Listed, says: AgentSays, share: Share, granted: LeaseGranted, bid: OpenBid
+    listed: Listed,
+    says: AgentSays,
+    promised: SlaTerms | None,
+    share: Share,
+    granted: LeaseGranted,
+    bid: OpenBid,
 ) -> Iterator[str]:
     """Find what an offer's terms, or the bid's, have against what it gives to a grant.
 
-    says: what the agent of its host says of itself.
+    says: what the agent of its host says of itself. promised: what its owner does of its service.
     """
     offer, terms = listed.terms, bid.terms
     gpus = {gpu.uuid: gpu for gpu in offer.gpus}
@@ -39,6 +45,7 @@ def terms_of(
     if offer.reserved_for not in (None, bid.bid_id):
         yield f"offer {offer.offer_id} is kept for another bid"
     yield from _choices(listed, share, bid)
+    yield from _service(None if share.resold is not None else promised, share, bid)
     if timedelta(seconds=offer.lease_min_seconds) > granted.window.length:
         yield f"offer {offer.offer_id} is leased for longer only"
     if not allowed_by(offer.workload_kinds, terms.workload.kind):
@@ -105,6 +112,17 @@ def _choices(listed: Listed, share: Share, bid: OpenBid) -> Iterator[str]:
     least = asked.reliability_min_ppm
     if least is not None and (listed.record.ppm is None or listed.record.ppm < least):
         yield f"host {offer.host_id} has not proved as reliable as that"
+
+
+def _service(promised: SlaTerms | None, share: Share, bid: OpenBid) -> Iterator[str]:
+    """Find what is promised too little of the service; the rest of a lease has no promise."""
+    asked, promised = bid.terms.request, promised or SlaTerms()
+    latest, start_by = asked.start_seconds_max, promised.start_by_seconds
+    if latest is not None and (start_by is None or start_by > latest):
+        yield f"offer {share.offer_id} promises no start within {latest} seconds"
+    least = asked.availability_min_ppm
+    if least is not None and all(step.below_ppm < least for step in promised.steps):
+        yield f"offer {share.offer_id} promises no availability of {least} millionths"
 
 
 def _in_windows(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -> bool:

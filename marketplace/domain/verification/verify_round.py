@@ -113,7 +113,8 @@ def _faults_of(book: Book, cleared: RoundCleared, granted: LeaseGranted) -> Iter
         if listed is None or listed.paused:
             yield f"offer {share.offer_id} is not listed"
             continue
-        yield from terms_of(listed, book.agents.says(share.host_id), share, granted, bid)
+        says, promised = book.agents.says(share.host_id), book.promises.said.get(share.offer_id)
+        yield from terms_of(listed, says, promised, share, granted, bid)
         models |= {gpu.model for gpu in listed.terms.gpus if gpu.uuid in share.gpu_uuids}
     if models and granted.gpu_model != "+".join(sorted(models))[: len(granted.gpu_model)]:
         yield f"its GPUs are not {granted.gpu_model}"

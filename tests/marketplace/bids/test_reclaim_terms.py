@@ -162,7 +162,15 @@ def test_the_check_of_a_round_finds_less_than_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["notice>=30m", "notice>=90s", "notice>=2h reclaim>=20% grace>=90s", "grace>=15m"]
+    "text",
+    [
+        "notice>=30m",
+        "notice>=90s",
+        "notice>=2h reclaim>=20% grace>=90s",
+        "grace>=15m",
+        "starts<=1d",
+        "grace>=1m starts<=90s availability>=0.9999",
+    ],
 )
 def test_what_is_read_is_written(text: str) -> None:
     assert write_query(read_query(text)) == text
@@ -180,6 +188,12 @@ def test_what_is_read_is_written(text: str) -> None:
         "grace>=16m",
         "grace>=901s",
         "grace>=60",
+        "starts<=0s",
+        "starts<=86401s",
+        "starts<=60",
+        "availability>=0",
+        "availability>=1.1",
+        "availability>=99%",
     ],
 )
 def test_what_cannot_be_is_refused(text: str) -> None:

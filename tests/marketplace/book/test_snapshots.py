@@ -34,7 +34,7 @@ def test_nothing_in_a_book_is_forgotten() -> None:
     only_for_speed = {"_desk", "_dying", "_screened", "_shapes_max"}
     in_the_state = {
         *("market", "bids", "coming", "held", "told", "aside", "resales", "quotas"),
-        *("read_to", "round_at", "least_runs", "quarantine", "agents", "granted_bids"),
+        *("read_to", "round_at", "least_runs", "quarantine", "agents", "promises", "granted_bids"),
     }
 
     assert set(vars(Book(MARKET))) == made_from_the_rest | only_for_speed | in_the_state

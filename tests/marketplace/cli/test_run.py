@@ -98,6 +98,21 @@ def test_a_network_that_no_host_has_a_word_for_is_refused_before_anything_is_sen
     assert not market.heard
 
 
+PROMISED = ("--starts-within", "90s", "--availability", "0.999")
+
+
+def test_a_promise_that_owners_are_asked_for_is_a_condition_of_the_bid(market: Market) -> None:
+    works(market, 0)
+    words = ("bids", "create", "gpu=L4", "--for", "1h", "--max", "2", *PROMISED)
+
+    ran = offpeak(market, *WORDS, *PROMISED, "--detach", "--", "true")
+    of_run = asked(market)["query"]
+    created = offpeak(market, *words, "--", "true")
+
+    assert (ran.returncode, created.returncode) == (0, 0), ran.stderr + created.stderr
+    assert asked(market)["query"] == of_run == "gpu=L4 starts<=90s availability>=0.999"
+
+
 def test_bids_create_sends_the_rule_on_idle_leases_with_the_bid(market: Market) -> None:
     works(market, 0)
     words = ("bids", "create", "gpu=L4", "--for", "1h", "--max", "2", "--end-when-idle", "1h")

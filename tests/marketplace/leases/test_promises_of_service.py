@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from config.demo.pump import Pump
 from ledger.commands.money import capture_usage, release_hold
 from ledger.domain.events import SlaCredited
-from ledger.domain.ids import OfferId
+from ledger.domain.ids import BidId, OfferId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from listings.commands.promising import set_offer_sla
-from listings.domain.sla import SlaUnreadable, sentences
-from listings.domain.sla_events import SlaStep, SlaTerms
-from marketplace.commands import leases
+from listings.domain.sla import OfferSla, ServiceLevel, SlaUnreadable, sentences
+from listings.domain.sla_events import OfferSlaSet, SlaStep, SlaTerms
+from marketplace.commands import bids, leases
+from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.close_reasons import GPU_LOST
 from marketplace.domain.facts.sla_events import SlaResult
 from marketplace.domain.leases.losses import lose_hardware
 from marketplace.domain.leases.sla import LeaseSla
 from marketplace.policies import policies
 from marketplace.promises_kept import POLICIES
+from tests.conftest import NOON
 from tests.marketplace.support.market import OWNER, named, somebody
-from tests.marketplace.support.site import ACCOUNT, HOUR, Site
+from tests.marketplace.support.site import ACCOUNT, HOUR, TERMS, Site
 
 PROMISE = SlaTerms(
     start_by_seconds=120,
@@ -272,6 +276,45 @@ def test_a_lease_keeps_what_it_was_granted_on() -> None:
     site.over()
 
     assert site.result.credit_ppm == 50_000
+
+
+def test_a_bid_that_asked_for_a_promise_keeps_it_though_it_is_lowered_before_the_grant() -> None:
+    said = (
+        SlaTerms(60, 50_000, (SlaStep(990_000, 100_000),)),
+        SlaTerms(60, 40_000),
+        SlaTerms(600, 50_000),
+    )
+    sla = OfferSla(
+        tuple(
+            OfferSlaSet(offer_id=OfferId(named("o")), owner_id=OWNER, terms=terms, at=NOON + at)
+            for terms, at in zip(said, (HOUR, 2 * HOUR, 3 * HOUR), strict=True)
+        )
+    )
+
+    assert sla.at(NOON + 3 * HOUR) == said[2]
+    assert sla.at(NOON + 3 * HOUR, ServiceLevel(start_seconds=60)) == said[1]
+    assert sla.at(NOON + 3 * HOUR, ServiceLevel(availability_ppm=990_000)) == said[0]
+    assert sla.at(NOON, ServiceLevel(start_seconds=60)) is None
+
+
+def test_a_lease_is_granted_on_what_its_bid_asked_for() -> None:
+    site = Promised()
+    site.promise(None)
+    with_query = replace(TERMS, bid_id=BidId(named("bid y")), request=read_query("starts<=2m"))
+    site.offer("b", gpus=2, at=1)
+    set_offer_sla(
+        site.store, offer_id=OfferId(named("offer b")), terms=PROMISE, by=somebody(), now=site.now
+    )
+    bids.place_bid(site.store, terms=with_query, by=somebody(), now=site.now)
+    site.run()
+    set_offer_sla(
+        site.store, offer_id=OfferId(named("offer b")), terms=None, by=somebody(), now=site.now
+    )
+    site.pump.run()
+
+    sla = load(site.store, LeaseSla, site.lease_id("y"))
+
+    assert sla is not None and [part.terms for part in sla.agreed.parts] == [PROMISE]
 
 
 def test_without_a_promise_nothing_is_measured() -> None:

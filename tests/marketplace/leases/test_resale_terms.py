@@ -14,6 +14,7 @@ from marketplace.domain.facts.policy_events import LeastRunSet
 from marketplace.queries.quotes import window_quotes
 from tests.marketplace.support.market import MARKET, Market, named, rate
 from tests.marketplace.support.minimum_runtime import tried
+from tests.marketplace.support.promising import promise
 
 HOUR = timedelta(hours=1)
 
@@ -77,6 +78,22 @@ def test_a_bid_gets_a_rest_only_on_terms_that_it_asks_for(
     [share] = granted.shares
     assert share.resold is not None
     assert (share.notice_seconds, share.grace_seconds, share.reclaim_fee_ppm) == (300, 15, 100_000)
+
+
+@pytest.mark.parametrize("patience", ["immediate", "patient"])
+def test_a_rest_comes_without_a_promise_of_service(patience: Patience) -> None:
+    market = leased(Market(), hours=4)
+    promise(market, "a", start=60, below=999_000)
+    put_up(market, "x", hours=4)
+    for word, query in (("y", "starts<=60s"), ("z", "availability>=0.99"), ("plain", "")):
+        market.bid(word, hours=1, at=5, request=read_query(query), patience=patience)
+    market.run()
+    market.wait(minutes=2)
+    market.run()
+
+    assert market.grant("y") is None and market.grant("z") is None
+    granted = market.grant("plain")
+    assert granted is not None and granted.shares[0].resold is not None
 
 
 @pytest.mark.django_db

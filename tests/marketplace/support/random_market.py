@@ -30,6 +30,7 @@ from marketplace.domain.facts.instants import from_above
 from marketplace.domain.orderbook.triggers import Trigger
 from tests.conftest import NOON
 from tests.marketplace.support.market import MARKET, OWNER, Market, named
+from tests.marketplace.support.promising import promise
 
 ROUNDS = UUID(int=0xFACE)
 HOSTS = ("a", "b", "c", "d")
@@ -142,6 +143,8 @@ class Crowd:
                 grace_seconds_min=60 if int(word) % 4 == 0 else None,
                 sandbox_min=rng.choice((None,) * 6 + ("account", "full")),
                 network="open" if int(word) % 9 == 0 else None,
+                start_seconds_max=60 if int(word) % 11 == 0 else None,
+                availability_min_ppm=990_000 if int(word) % 13 == 0 else None,
             ),
             tenant=rng.choice((None, TENANT)),
             gang=rng.random() < 0.25,
@@ -166,6 +169,10 @@ class Crowd:
         if there:
             what = self.random.choice(("reprice", "terms", "pause", "resume", "withdraw"))
             word = self.random.choice(there)
+            number = self.market.now.minute + int(word)
+            if number % 3 == 0:
+                start, below = ((60, 0), (90, 990_000), (None, 0))[number // 3 % 3]
+                promise(self.market, word, start=start, below=below)
             if what == "terms":
                 self._change_terms(word)
             else:

@@ -474,7 +474,9 @@ class _Room:
                 group is not None and joined[group] >= least
             )
             says = self.book.agents.says(share.host_id)
-            fits = not own and linked and not any(terms_of(listed, says, share, there, self.bid))
+            promised = self.book.promises.said.get(share.offer_id)
+            against = terms_of(listed, says, promised, share, there, self.bid)
+            fits = not own and linked and not any(against)
             self._fits[key] = fits
         return self._fits[key]
 

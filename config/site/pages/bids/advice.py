@@ -34,6 +34,8 @@ WAIVED = {
     "notice": "Ask for no least notice of a reclaim",
     "reclaim": "Ask for no pay on a reclaim",
     "grace": "Ask for no least grace",
+    "starts": "Ask for no promise of a start",
+    "availability": "Ask for no promise of availability",
 }
 MATCHED = "Nothing: with the next pass, or in the next round"
 IN_THE_WAY = {
@@ -51,6 +53,8 @@ IN_THE_WAY = {
     "sandbox": "They ask for a host that keeps work apart better",
     "network": "They ask for another way out to the network than your host gives",
     "abilities": "They ask for what your host's agent cannot do",
+    "starts": "They ask you to promise a start sooner than you do",
+    "availability": "They ask you to promise more availability than you do",
     "currency": "They pay in another currency",
     "host": "They leave your host out",
     "notice": "They ask for more notice of a reclaim",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from ledger.access import Actor
 from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId, FolderId
 from ledger.domain.refusal import Refusal
+from listings.domain.sla import PPM, START_BY_SECONDS_MAX
 from marketplace.domain.bids.bid import BidTerms
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.bids.sources import read_source
@@ -59,6 +61,7 @@ LASTING = (
     ("fill-or-kill", "Fill or kill: all of it now, or nothing"),
 )
 SECOND = timedelta(seconds=1)
+PPM_PER_PERCENT = PPM // 100
 NETWORKS = (
     ("", "As the host gives it"),
     ("open", "Reaches public addresses"),
@@ -142,6 +145,8 @@ class SourceField(forms.CharField):
 FOLDED = (
     "query",
     "network",
+    "starts_within",
+    "availability",
     "placement",
     "earliest_start",
     "patience",
@@ -179,6 +184,19 @@ class BidForm(forms.Form):
     gpu = forms.ChoiceField(label="GPU", required=False)
     query = QueryField(label="More conditions", required=False, max_length=1_000)
     network = forms.ChoiceField(label="Network", choices=NETWORKS, required=False)
+    starts_within = forms.IntegerField(
+        label="Promised to start within",
+        min_value=1,
+        max_value=START_BY_SECONDS_MAX,
+        required=False,
+    )
+    availability = forms.DecimalField(
+        label="Promised availability",
+        min_value=Decimal("0.0001"),
+        max_value=100,
+        decimal_places=4,
+        required=False,
+    )
     gpus = forms.IntegerField(label="How many", min_value=1, max_value=1_024, initial=1)
     placement = forms.ChoiceField(label="Placement", choices=PLACEMENTS)
     hours = HoursField(label="For", initial=timedelta(hours=2))
@@ -262,6 +280,10 @@ class BidForm(forms.Form):
             self.add_error("query", "The GPU is chosen above. Leave gpu= out here.")
         if data.get("network") and query is not None and query.network:
             self.add_error("query", "The network is chosen beside it. Leave network= out here.")
+        if data.get("starts_within") and query is not None and query.start_seconds_max:
+            self.add_error("query", "The start is asked for beside it. Leave starts<= out here.")
+        if data.get("availability") and query is not None and query.availability_min_ppm:
+            self.add_error("query", "The availability is asked for beside it. Leave it out here.")
         if data.get("fetch") and data.get("inputs"):
             self.add_error("fetch", "The work begins with a folder or with this, not with both.")
         if data.get("fetch_secret") and not data.get("fetch") and "fetch" not in self.errors:
@@ -286,6 +308,21 @@ class RunForm(BidForm):
         return data
 
 
+def _request(data: Mapping[str, Any]) -> GpuRequest:
+    """Return the conditions of the query with those that have fields of their own."""
+    request: GpuRequest = data["query"]
+    if data["gpu"]:
+        request = replace(request, models=(data["gpu"],))
+    if data["network"]:
+        request = replace(request, network=data["network"])
+    if data["starts_within"]:
+        request = replace(request, start_seconds_max=data["starts_within"])
+    if data["availability"]:
+        ppm = int(data["availability"] * PPM_PER_PERCENT)
+        request = replace(request, availability_min_ppm=ppm)
+    return request
+
+
 def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> BidTerms:
     """Return what the form says, asked for by `actor`.
 
@@ -293,12 +330,8 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
     """
     data = form.cleaned_data
     unit = unit_of(actor, UUID(data["unit"]) if "unit" in data else None)
-    request: GpuRequest = data["query"]
+    request = _request(data)
     good_till = cast(GoodTill, data["good_till"] or "good-till-deadline")
-    if data["gpu"]:
-        request = replace(request, models=(data["gpu"],))
-    if data["network"]:
-        request = replace(request, network=data["network"])
     return BidTerms(
         bid_id=BidId(data["token"]),
         tenant_id=actor.tenant_id,

@@ -25,6 +25,8 @@ CONSTRAINTS = {
     "sandbox": "on hosts that keep work apart as you ask",
     "network": "on hosts from which work connects as you ask",
     "abilities": "on hosts whose agent can do what the work needs",
+    "starts": "whose owners promise a start as soon as you ask",
+    "availability": "whose owners promise the availability that you ask for",
     "currency": "in your currency",
     "host": "on hosts and of owners you take",
     "reliability": "that proved reliable enough",

@@ -58,8 +58,8 @@ BOOK_SECONDS_MAX = 2.0
 FOLDERS_MAX = 100
 RUN = {"kind": "other", "patience": "soonest"}
 RUN_FOLDED = (
-    "image", "query", "network", "volumes", "idle_minutes", "secrets", "secret_variables",
-    "fetch_secret",
+    "image", "query", "network", "starts_within", "availability", "volumes", "idle_minutes",
+    "secrets", "secret_variables", "fetch_secret",
 )  # fmt: skip
 UNASKED = ("kind", "placement", "earliest_start", "deadline", "service_class", "patience")
 """Fields that a bid needs and the page of a run does not ask for."""
