@@ -71,7 +71,7 @@ def _parquet(columns: Sequence[str], *, version: str, title: str) -> Format:
         return focus_parquet.parts(told, period=period, columns=columns)
 
     return Format(
-        version=f"{version} Parquet 2, {focus_parquet.WRITER}",
+        version=f"{version} Parquet 3, {focus_parquet.WRITER}",
         title=title,
         media_type="application/vnd.apache.parquet",
         suffix="parquet",
