@@ -40,6 +40,11 @@ class SlaMiss:
     reason: str
 
 
+def owners_part(charged: Money, *, gpus: int, of_gpus: int) -> Money:
+    """Return what some of a lease's GPUs are of its charge, rounded down to a nano-unit."""
+    return Money(charged.nanos * gpus // of_gpus, charged.currency)
+
+
 def credit_of(account: Account, miss: SlaMiss) -> tuple[Money, Money]:
     """Return the owner's part of what disputes left of the charges, and what is credited of it.
 
@@ -49,8 +54,8 @@ def credit_of(account: Account, miss: SlaMiss) -> tuple[Money, Money]:
         raise HoldUnknown(hold_id=miss.hold_id)
     captured = account.holds[miss.hold_id].captured
     given = account.holds[miss.hold_id].given_back
-    charged = captured.nanos - given.disputed_nanos
-    part = Money(charged * miss.gpus // miss.of_gpus, captured.currency)
+    charged = Money(captured.nanos - given.disputed_nanos, captured.currency)
+    part = owners_part(charged, gpus=miss.gpus, of_gpus=miss.of_gpus)
     return part, min(part.share(miss.credit_ppm), given.left_of(captured))
 
 

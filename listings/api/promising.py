@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from django.utils import timezone
@@ -16,7 +16,8 @@ from ledger.rest import Body, CountField, Endpoint
 from listings.api.shapes import Written
 from listings.commands.promising import set_offer_sla
 from listings.domain.sla import OfferSla
-from listings.domain.sla_events import SlaStep, SlaTerms
+from listings.domain.sla_events import SlaTerms
+from listings.queries import sla_of
 
 
 class SlaStepBody(Body):
@@ -41,15 +42,6 @@ class SlaBody(Body):
     steps = SlaStepBody(many=True, default=list)
 
 
-def sla_terms_of(asked: dict[str, Any]) -> SlaTerms:
-    """Return checked terms as those of the domain."""
-    return SlaTerms(
-        start_by_seconds=asked.get("start_by_seconds"),
-        late_credit_ppm=asked["late_credit_ppm"],
-        steps=tuple(SlaStep(**step) for step in asked["steps"]),
-    )
-
-
 class PromiseOfOffer(Endpoint):
     """The level of service of an offer."""
 
@@ -59,7 +51,7 @@ class PromiseOfOffer(Endpoint):
     @extend_schema(request=SlaBody, responses=Written)
     def put(self, request: Request, offer_id: UUID) -> Response:
         """Promise a level of service; leases granted before keep what they were granted on."""
-        return self._set(offer_id, sla_terms_of(self.body(SlaBody)))
+        return self._set(offer_id, sla_of({"start_by_seconds": None, **self.body(SlaBody)}))
 
     @extend_schema(request=None, responses=Written)
     def delete(self, request: Request, offer_id: UUID) -> Response:

@@ -15,6 +15,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from ledger.rest.fields import refuse
+from listings.api.service import SlaShape
 from listings.api.shares import (
     ByDemandBody,
     ByDemandShape,
@@ -238,24 +239,6 @@ class HostShape(serializers.Serializer[Any]):
     """The same by the switch on the market; the stricter one holds."""
     registered_at = MomentField()
     reported_at = MomentField(allow_null=True)
-
-
-class SlaStepShape(serializers.Serializer[Any]):
-    """Available for less than this part of its granted time, this share is credited; both ppm."""
-
-    below_ppm = serializers.IntegerField()
-    credit_ppm = serializers.IntegerField()
-
-
-class SlaShape(serializers.Serializer[Any]):
-    """What is promised of the service, and which share of a lease's charge is credited else.
-
-    start_by_seconds: null: no start is promised.
-    """
-
-    start_by_seconds = serializers.IntegerField(allow_null=True)
-    late_credit_ppm = serializers.IntegerField()
-    steps = SlaStepShape(many=True)
 
 
 class OfferShape(serializers.Serializer[Any]):

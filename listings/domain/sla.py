@@ -64,6 +64,46 @@ def availability_credit(terms: SlaTerms, *, available_ppm: int) -> int:
     )
 
 
+def credit_ppm(terms: SlaTerms, *, late_seconds: int | None, available_ppm: int) -> int:
+    """Return the share of its charge that is credited to a lease that was served like this.
+
+    For its start and its availability together, at most all of it. late_seconds: None: it never
+    started.
+    """
+    late = late_credit(terms, late_seconds=late_seconds)
+    return min(PPM, late + availability_credit(terms, available_ppm=available_ppm))
+
+
+class Miss(NamedTuple):
+    """One way to miss a promise, and the share of the charge that is credited for it.
+
+    late_seconds: it starts later than so; None: in time. below_ppm: it is available for less than
+    so; None: for long enough.
+    """
+
+    late_seconds: int | None
+    below_ppm: int | None
+    credit_ppm: int
+
+
+def misses(terms: SlaTerms) -> tuple[Miss, ...]:
+    """Return what can be missed: the start, each availability, and last both at their worst."""
+    late, belows = terms.start_by_seconds, [step.below_ppm for step in terms.steps]
+    ways: list[tuple[int | None, int | None]] = [(late, None)] if late is not None else []
+    ways += [(None, below) for below in belows]
+    if late is not None and belows:
+        ways.append((late, belows[-1]))
+    return tuple(Miss(*way, _credit_of(terms, *way)) for way in ways)
+
+
+def _credit_of(terms: SlaTerms, late: int | None, below: int | None) -> int:
+    return credit_ppm(
+        terms,
+        late_seconds=0 if late is None else late + 1,
+        available_ppm=PPM if below is None else below - 1,
+    )
+
+
 class ServiceLevel(NamedTuple):
     """A start within so many seconds and an availability; None: no matter, or not promised."""
 
@@ -145,18 +185,29 @@ def set_sla(
 
 def sentences(terms: SlaTerms) -> list[str]:
     """Return what is promised and credited, a sentence each: shown before anybody consents."""
-    told = []
-    if terms.start_by_seconds is not None:
-        told.append(
-            f"The work starts within {terms.start_by_seconds} seconds of the lease's begin, or"
-            f" {_percent(terms.late_credit_ppm)} of its charge are credited."
-        )
-    told += [
-        f"Available for less than {_percent(step.below_ppm)} of its granted time, by the owner's"
-        f" fault: {_percent(step.credit_ppm)} of its charge are credited."
-        for step in terms.steps
-    ]
-    return told
+    return [_sentence(miss) for miss in misses(terms)]
+
+
+def _sentence(miss: Miss) -> str:
+    credited = f"{_percent(miss.credit_ppm)} of its charge are credited."
+    if miss.below_ppm is None:
+        within = f"The work starts within {miss.late_seconds} seconds of the lease's begin"
+        return f"{within}, or {credited}"
+    if miss.late_seconds is not None:
+        return f"Late, and available for less than {_percent(miss.below_ppm)}: {credited}"
+    return (
+        f"Available for less than {_percent(miss.below_ppm)} of its granted time, by the owner's"
+        f" fault: {credited}"
+    )
+
+
+def missed(miss: Miss) -> str:
+    """Return in a few words what is missed, as a line of a table says it."""
+    late = "" if miss.late_seconds is None else f"starts more than {miss.late_seconds} s late"
+    if miss.below_ppm is None:
+        return late
+    short = f"available for less than {_percent(miss.below_ppm)} of its time"
+    return f"{late}, and {short}" if late else short
 
 
 def _percent(ppm: int) -> str:
@@ -167,6 +218,7 @@ def _percent(ppm: int) -> str:
 
 __all__ = [
     "NO_LEVEL",
+    "Miss",
     "OfferSla",
     "ServiceLevel",
     "SlaStep",
@@ -174,7 +226,10 @@ __all__ = [
     "SlaUnreadable",
     "availability_credit",
     "check_sla",
+    "credit_ppm",
     "late_credit",
+    "missed",
+    "misses",
     "sentences",
     "set_sla",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, cast
@@ -23,6 +23,7 @@ from listings.domain.events import Gpu, ReclaimStep, WeeklyRule
 from listings.domain.gpus import model_matches
 from listings.domain.hosts import HostUnknown
 from listings.domain.offers import OfferAction, OfferState, OfferUnknown, offered
+from listings.domain.sla_events import SlaStep, SlaTerms
 from listings.domain.windows import windows_between
 from listings.models import HostRow, OfferRow, SoldDayRow
 
@@ -294,6 +295,14 @@ def _meets(since: datetime, until: datetime) -> Q:
 def steps_of_row(row: OfferRow) -> tuple[ReclaimStep, ...]:
     """Return what a reclaim with more notice than the least pays."""
     return tuple(ReclaimStep(**step) for step in row.reclaim_steps)
+
+
+def sla_of(said: Mapping[str, Any] | None) -> SlaTerms | None:
+    """Return what is promised of a service as it is kept in rows; None: nothing."""
+    if said is None:
+        return None
+    steps = tuple(SlaStep(**step) for step in said["steps"])
+    return SlaTerms(said["start_by_seconds"], said["late_credit_ppm"], steps)
 
 
 def _agents() -> dict[UUID, tuple[str, list[str]]]:

@@ -7,7 +7,10 @@ from typing import Any
 
 from rest_framework import serializers
 
+from ledger.rest import AmountField
+from listings.domain.sla import ServiceLevel
 from marketplace.queries.books import Promise
+from marketplace.queries.service import Service
 
 
 class PromisedStepShape(serializers.Serializer[Any]):
@@ -37,6 +40,49 @@ class PromisedShape(serializers.Serializer[Any]):
     reclaim_fee_ppm_max = serializers.IntegerField()
     grace_seconds_min = serializers.IntegerField()
     grace_seconds_max = serializers.IntegerField()
+
+
+class ShortShape(serializers.Serializer[Any]):
+    """One way to fall short of a promise, and what is credited for it at the quoted cost.
+
+    late_seconds: it starts later than so; null: in time. below_ppm: it is available for less than
+    so; null: for long enough.
+    """
+
+    text = serializers.CharField()
+    late_seconds = serializers.IntegerField(allow_null=True)
+    below_ppm = serializers.IntegerField(allow_null=True)
+    credit_ppm = serializers.IntegerField()
+    credit = AmountField()
+
+
+class ServiceShape(serializers.Serializer[Any]):
+    """What is promised of the service of so many of the GPUs, and what each miss would credit."""
+
+    gpus = serializers.IntegerField()
+    start_by_seconds = serializers.IntegerField(allow_null=True)
+    availability_ppm = serializers.IntegerField(allow_null=True)
+    misses = ShortShape(many=True)
+
+
+def service_json(service: Iterable[Service]) -> list[Any]:
+    """Return the promised service of a quote as the API shows it."""
+    return [
+        {
+            "gpus": each.gpus,
+            "start_by_seconds": each.terms.start_by_seconds,
+            "availability_ppm": ServiceLevel.of(each.terms).availability_ppm,
+            "misses": [
+                {
+                    "text": short.text,
+                    **short.miss._asdict(),
+                    "credit": AmountField().to_representation(short.credit.nanos),
+                }
+                for short in each.short
+            ],
+        }
+        for each in service
+    ]
 
 
 def promises_json(promises: Iterable[Promise]) -> list[Any]:

@@ -20,7 +20,7 @@ from marketplace.api.explanations import (
     explanation_json,
     reason_json,
 )
-from marketplace.api.promises import PromiseShape, promises_json
+from marketplace.api.promises import PromiseShape, ServiceShape, promises_json, service_json
 from marketplace.domain.bids.bid import BidTerms
 from marketplace.domain.bids.bounds import GPUS_MAX, read_good_till, write_good_till
 from marketplace.domain.bids.query_language import read_query, write_query
@@ -370,6 +370,7 @@ class QuoteShape(serializers.Serializer[Any]):
     service_class = serializers.CharField()
     workload = AdviceShape()
     reclaim = PromiseShape(many=True)
+    service = ServiceShape(many=True)
     explanation = ExplanationShape()
     expires_at = MomentField()
 
@@ -399,6 +400,7 @@ def quote_json(quote: Quote) -> dict[str, Any]:
         "service_class": placed.service_class,
         "workload": _advice_json(advice),
         "reclaim": promises_json(quote.promises),
+        "service": service_json(quote.service),
         "explanation": explanation_json(
             quote.explanation, state="preview", currency=placed.limit.currency
         ),

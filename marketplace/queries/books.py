@@ -38,6 +38,7 @@ from marketplace.domain.orderbook.host_reliability import together
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.eligibility import Explanation
+from marketplace.queries.service import Service, service_of
 from marketplace.round_time import REST_SECONDS_MAX, SEARCH_SECONDS_MAX, guard, stopwatch
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Tail, usable
@@ -171,7 +172,7 @@ class Quote:
     cost: at the quoted price; None where nothing would be matched. hold: what would be set aside.
     own: it would be its organisation's own GPUs, for nothing. reliability_ppm: the share of leases
     that the hosts it would get did not break off; None: too few have ended. promises: what a
-    reclaim would give and pay.
+    reclaim would give and pay. service: what is promised of the service, and a miss would credit.
     """
 
     placed: BidPlaced
@@ -188,6 +189,7 @@ class Quote:
     own: bool = False
     reliability_ppm: int | None = None
     promises: tuple[Promise, ...] = ()
+    service: tuple[Service, ...] = ()
     cuts: int = 0
     """Leases that would end sooner for it: interrupted, taken back, or their rest bought."""
 
@@ -210,6 +212,11 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         offers = () if got is None else got.offers
         records = {listed.terms.host_id: listed.record for listed in offers}
         reliability = together(records.values())
+        cost = None if got is None else got.price.charge(got.window.millis * len(offers))
+        foreign = None if got is None or got.own else got.agreed
+        service = (
+            () if foreign is None or cost is None else service_of(foreign, book.promises, cost)
+        )
     return Quote(
         placed=placed,
         lane=lane,
@@ -218,13 +225,14 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         gpu_model="" if got is None else got.gpu_model,
         hosts=len(records),
         gpus=len(offers),
-        cost=None if got is None else got.price.charge(got.window.millis * len(offers)),
+        cost=cost,
         hold=hold_of(placed, placed.limit),
         explanation=explanation,
         expires_at=now + QUOTE_LIFE,
         own=got is not None and got.own,
         reliability_ppm=reliability,
-        promises=() if got is None or got.own else _promises(got.agreed),
+        promises=() if foreign is None else _promises(foreign),
+        service=service,
         cuts=0 if got is None else got.cuts,
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .forms import percent
+from .forms import money, percent
 from .session import Session
 from .spoken import length_of
 
@@ -16,6 +16,12 @@ RECLAIM = (
     ("notice_seconds", "with notice, s"),
     ("grace_seconds", "grace, s"),
     ("fee_ppm", "compensation, of the unused rest", percent),
+)
+MISSED = (
+    ("gpus", "GPUs"),
+    ("text", "the work"),
+    ("credit_ppm", "credited, of the charge", percent),
+    ("credit", "comes to", money),
 )
 StartsWithin = Annotated[
     str | None,
@@ -52,3 +58,11 @@ def say_promises(session: Session, quote: Mapping[str, Any]) -> None:
     if promised:
         session.printer.say("If an owner takes it back:")
         session.printer.table(promised, RECLAIM, empty="")
+    missed = [
+        {"gpus": each["gpus"], "currency": quote["currency"], **miss}
+        for each in quote.get("service", ())
+        for miss in each["misses"]
+    ]
+    if missed:
+        session.printer.say("If its owner misses what is promised:")
+        session.printer.table(missed, MISSED, empty="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from uuid import uuid4
 
 import pytest
@@ -14,6 +15,7 @@ from marketplace.commands import bids
 from marketplace.domain.bids.bid import BidTerms
 from marketplace.domain.facts.events import GpuRequest, Workload
 from marketplace.models import LeaseRow
+from tests.pages.bid_form import form
 from tests.pages.reading import text
 from tests.pages.world import BY, CONSUMER, OWNER, World
 
@@ -61,10 +63,39 @@ def test_a_promise_is_made_on_the_offers_page_and_shown_on_the_lease(world: Worl
     assert sentence in text(owner.get(page).content)
     [listed] = consumer.get("/api/v1/listings").json()["data"]
     assert listed["sla"]["steps"][0] == {"below_ppm": 999_000, "credit_ppm": 100_000}
+    assert listed["sla"]["misses"][-1] == {
+        "text": "starts more than 120 s late, and available for less than 95 % of its time",
+        "late_seconds": 120,
+        "below_ppm": 950_000,
+        "credit_ppm": 550_000,
+    }
     lease = ask(world)
     shown = text(consumer.get(f"/leases/{lease.lease_id}").content)
     assert sentence in shown
     assert "Measured once the lease is over and paid" in shown
+
+
+def test_a_preview_tells_what_a_miss_would_credit(world: World) -> None:
+    owner, consumer = world.member(OWNER, "owner"), world.member(CONSUMER, "consumer")
+    world.list_gpus(0, 1)
+    owner.post(f"/offers/{world.offer_id}", {"do": "sla", **SAID})
+    world.settle()
+    asked = {"query": "starts<=2m", "gpus": 2, "duration_seconds": 7_200, "limit": "9.00"}
+    asked |= {"workload": {"kind": "other"}, "subscriber_id": str(world.unit_id)}
+    asked |= {"service_class": "on-demand"}
+
+    quote = consumer.post("/api/v1/bids/preview", asked, content_type="application/json").json()
+    page = text(consumer.post("/bids/estimate", form(gpus="2", starts_within="120")).content)
+
+    [service] = quote["service"]
+    assert (service["gpus"], service["start_by_seconds"]) == (2, 120)
+    assert service["availability_ppm"] == 999_000
+    late, *_, worst = service["misses"]
+    assert (late["late_seconds"], late["below_ppm"], late["credit_ppm"]) == (120, None, 50_000)
+    assert Decimal(late["credit"]) == Decimal(quote["cost"]) * 5 / 100
+    assert Decimal(worst["credit"]) == Decimal(quote["cost"]) * 55 / 100
+    assert "Starts more than 120 s late 5.0% back: $0.40" in page
+    assert "and available for less than 95 % of its time 55.0% back: $4.40" in page
 
 
 def test_what_cannot_be_promised_is_said_at_the_form(world: World) -> None:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from listings.domain.sla import sentences
-from listings.domain.sla_events import SlaStep, SlaTerms
-
-
-def sla_of(said: dict[str, Any] | None) -> SlaTerms | None:
-    """Return the terms of a row."""
-    if said is None:
-        return None
-    steps = tuple(SlaStep(**step) for step in said["steps"])
-    return SlaTerms(said["start_by_seconds"], said["late_credit_ppm"], steps)
+from listings.queries import sla_of
 
 
 def promised_of(said: dict[str, Any] | None) -> list[str]:

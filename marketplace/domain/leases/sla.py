@@ -24,8 +24,7 @@ from listings.domain.sla import (
     PPM,
     OfferSla,
     ServiceLevel,
-    availability_credit,
-    late_credit,
+    credit_ppm,
 )
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
@@ -140,9 +139,7 @@ def _result(part: SlaPart, lease: Lease, events: Sequence[LeaseEvent]) -> SlaRes
     agreed = max(timedelta(), agreed_to - ran_from)
     late = 0 if started is None else max(0, (started - asked) // ONE_SECOND)
     missed_start = started is None and fault
-    credit = availability_credit(part.terms, available_ppm=_ppm(available, agreed))
-    if not waited:
-        credit += late_credit(part.terms, late_seconds=None if missed_start else late)
+    counted = 0 if waited else None if missed_start else late
     return SlaResult(
         owner_id=part.owner_id,
         host_id=part.host_id,
@@ -150,7 +147,9 @@ def _result(part: SlaPart, lease: Lease, events: Sequence[LeaseEvent]) -> SlaRes
         late_seconds=None if started is None or waited else late,
         available_seconds=available // ONE_SECOND,
         agreed_seconds=agreed // ONE_SECOND,
-        credit_ppm=min(PPM, credit),
+        credit_ppm=credit_ppm(
+            part.terms, late_seconds=counted, available_ppm=_ppm(available, agreed)
+        ),
     )
 
 

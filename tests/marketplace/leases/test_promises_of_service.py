@@ -15,7 +15,7 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from listings.commands.promising import set_offer_sla
-from listings.domain.sla import OfferSla, ServiceLevel, SlaUnreadable, sentences
+from listings.domain.sla import OfferSla, ServiceLevel, SlaUnreadable, misses, sentences
 from listings.domain.sla_events import OfferSlaSet, SlaStep, SlaTerms
 from marketplace.commands import bids, leases
 from marketplace.domain.bids.query_language import read_query
@@ -25,6 +25,7 @@ from marketplace.domain.leases.losses import lose_hardware
 from marketplace.domain.leases.sla import LeaseSla
 from marketplace.policies import policies
 from marketplace.promises_kept import POLICIES
+from marketplace.queries.books import preview
 from tests.conftest import NOON
 from tests.marketplace.support.market import OWNER, named, somebody
 from tests.marketplace.support.site import ACCOUNT, HOUR, TERMS, Site
@@ -45,6 +46,7 @@ class Promised(Site):
         self.offer("a", gpus=2, at=1)
         if promise is not None:
             self.promise(promise)
+        self.quote = preview(self.store, terms=TERMS, now=self.now)
         self.ask()
         self.go()
 
@@ -369,4 +371,48 @@ def test_what_is_promised_is_said_in_sentences() -> None:
         " charge are credited.",
         "Available for less than 60 % of its granted time, by the owner's fault: 50 % of its"
         " charge are credited.",
+        "Late, and available for less than 60 %: 55 % of its charge are credited.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("promise", "credits_"),
+    [
+        (PROMISE, [(120, None, 50_000), (None, 999_000, 100_000), (None, 600_000, 500_000),
+                   (120, 600_000, 550_000)]),
+        (SlaTerms(60, 800_000, (SlaStep(999_000, 700_000),)),
+         [(60, None, 800_000), (None, 999_000, 700_000), (60, 999_000, 1_000_000)]),
+        (SlaTerms(60, 1), [(60, None, 1)]),
+        (SlaTerms(steps=(SlaStep(1, 9),)), [(None, 1, 9)]),
+    ],
+)  # fmt: skip
+def test_each_way_to_miss_a_promise_is_told_with_what_it_credits(
+    promise: SlaTerms, credits_: list[tuple[int | None, int | None, int]]
+) -> None:
+    assert list(misses(promise)) == credits_
+
+
+def quoted(site: Promised, index: int) -> Money:
+    """Return what the preview of the very bid said that one way to miss the promise credits."""
+    [service] = site.quote.service
+    assert (service.gpus, service.terms) == (2, PROMISE)
+    return service.short[index].credit
+
+
+def test_a_late_start_credits_what_the_preview_said() -> None:
+    site = Promised()
+    site.tick()
+    site.wait(minutes=5)
+    site.start()
+    site.now = site.lease.ends_at
+    site.tick()
+
+    site.over()
+
+    assert [entry.money for entry in site.credits] == [quoted(site, 0)]
+    assert quoted(site, 0) == Money(4 * NANOS_PER_UNIT // 10)
+    assert site.quote.service[0].short[0].text == "starts more than 120 s late"
+
+
+def test_without_a_promise_a_preview_tells_of_none() -> None:
+    assert Promised(None).quote.service == ()

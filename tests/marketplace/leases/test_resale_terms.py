@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +12,12 @@ from ledger.domain.ids import TenantId
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.events import Patience, ResaleOpened
 from marketplace.domain.facts.policy_events import LeastRunSet
+from marketplace.queries.books import preview
 from marketplace.queries.quotes import window_quotes
 from tests.marketplace.support.market import MARKET, Market, named, rate
 from tests.marketplace.support.minimum_runtime import tried
 from tests.marketplace.support.promising import promise
+from tests.marketplace.support.site import TERMS
 
 HOUR = timedelta(hours=1)
 
@@ -85,6 +88,11 @@ def test_a_rest_comes_without_a_promise_of_service(patience: Patience) -> None:
     market = leased(Market(), hours=4)
     promise(market, "a", start=60, below=999_000)
     put_up(market, "x", hours=4)
+    market.run()
+    of_rest = preview(
+        market.store, terms=replace(TERMS, gpus=1, duration_seconds=3_600), now=market.now
+    )
+    assert of_rest.price is not None and of_rest.service == ()
     for word, query in (("y", "starts<=60s"), ("z", "availability>=0.99"), ("plain", "")):
         market.bid(word, hours=1, at=5, request=read_query(query), patience=patience)
     market.run()

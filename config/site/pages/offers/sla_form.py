@@ -7,10 +7,10 @@ from decimal import Decimal
 
 from django import forms
 
-from config.site.parts.promised import sla_of
 from listings.domain.sla import PPM, START_BY_SECONDS_MAX
 from listings.domain.sla_events import SlaStep, SlaTerms
 from listings.models import OfferRow
+from listings.queries import sla_of
 
 PPM_PER_PERCENT = PPM // 100
 STEP = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)\s*=\s*(\d{1,3}(?:\.\d{1,4})?)")
