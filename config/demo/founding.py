@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import uuid5
 
 from config.demo.cast import CAST, DEMO, PLATFORM, Machine, Organisation, Player, Unit
+from config.demo.elsewhere import comparisons
 from config.demo.governing import govern
 from config.demo.secrets import Secrets
 from ledger.commands import money, parties
@@ -23,6 +24,7 @@ from ledger.models import Person
 from listings import commands as listings
 from listings.domain.events import Gpu
 from listings.domain.markets import Market, market_of_region
+from marketplace.commands.spending import set_comparison
 from metering.agent.clock import SystemClock
 from metering.agent.gpus.simulated import SimulatedGpus, parse_models
 
@@ -61,6 +63,8 @@ def found(
             _register(store, organisation, machine, there, secrets, now)
     for name in dict.fromkeys(used):
         govern(store, market=name, now=now)
+    for terms in comparisons(currency, now):
+        set_comparison(store, terms=terms, by=_by(PLATFORM, f"compare:{terms.gpu_model}"))
 
 
 def _by(organisation: Organisation, step: str) -> Meta:

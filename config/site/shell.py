@@ -64,7 +64,7 @@ NAVIGATION = (
             Place("Owner", "/owner", "owner", _OWNER),
             Place("Invoices", "/invoices", "copy", _FINANCE),
             Place("Payouts", "/payouts", "out", _OWNER | _FINANCE),
-            Place("Spend", "/spend", "lab"),
+            Place("Spend", "/spend", "spend"),
             Place("Budgets", "/budgets", "warn"),
             Place("Wallet", "/wallet", "wallet", _FINANCE),
             Place("Finance", "/finance", "finance", _FINANCE),
