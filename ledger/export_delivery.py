@@ -22,9 +22,11 @@ from ledger import exports
 from ledger.closing import EVERYTHING
 from ledger.commands.exports import note_delivery, note_failed_delivery
 from ledger.commands.notices import give_notice
+from ledger.domain.export_deliveries import WORDS_LENGTH_MAX
 from ledger.domain.notices import to_platform
 from ledger.domain.periods import Period, read_period
 from ledger.eventstore.port import EventStore, Meta, Position
+from ledger.export_failures import said_by_system, why_not_written
 from ledger.following import AWAY
 from ledger.models import ExportDeliveryRow, PeriodRow
 
@@ -140,14 +142,14 @@ def deliver_closed(
             bring(store, target, folder, period, position, formats, since=since)
         except AWAY:
             raise
-        except Exception as failed:
-            log.warning("exports.not-delivered", period=str(period), error=str(failed))
+        except Exception as failed:  # told to finance and logged: other months are brought
+            log.warning("exports.not-delivered", period=str(period), error=said_by_system(failed))
             note_failed_delivery(
                 store,
                 period,
                 position=position,
                 target=target.name,
-                words=str(failed),
+                words=why_not_written(failed),
                 by=BY,
                 now=now,
             )
@@ -155,7 +157,7 @@ def deliver_closed(
                 store,
                 f"{period}:{position}",
                 what=str(period),
-                words=str(failed),
+                failed=failed,
                 target=target,
                 link=f"/finance/months/{period}",
                 now=now,
@@ -210,16 +212,25 @@ def bring(
 
 
 def tell_failure(
-    store: EventStore, key: str, *, what: str, words: str, target: Target, link: str, now: datetime
+    store: EventStore,
+    key: str,
+    *,
+    what: str,
+    failed: Exception,
+    target: Target,
+    link: str,
+    now: datetime,
 ) -> None:
     """Tell the platform's finance people that exports are not there, once for each `key`."""
+    words, raw = why_not_written(failed), said_by_system(failed)[:WORDS_LENGTH_MAX]
     give_notice(
         store,
         to=to_platform(),
         topic="money",
         key=f"exports:{key}:{target.name}",
         title=f"The exports of {what} could not be brought to finance",
-        body=f"{target.name}: {words}\n\nIt is tried again every five minutes.",
+        body=f"{target.name}: {words}\n\nIt is tried again every five minutes. The system said:"
+        f" {raw}",
         link=link,
         by=BY,
         now=now,

@@ -25,6 +25,7 @@ from ledger.domain.ids import TenantId
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.periods import read_period
 from ledger.eventstore.port import EventStore, Meta, Position
+from ledger.export_failures import why_not_written
 from ledger.following import AWAY
 from ledger.models import ExportProgress, ExportRunRow
 from ledger.queries.exports import rows_expected
@@ -83,9 +84,9 @@ def make_exports(store: EventStore, folder: Path, *, now: datetime) -> int:
             _make(store, folder, row, now=now)
         except AWAY:
             raise
-        except Exception as failed:
+        except Exception as failed:  # told to who asked and logged: other exports are made
             log.exception("export.failed", export_id=str(row.export_id))
-            words = f"{type(failed).__name__}: {failed}"
+            words = why_not_written(failed)
             fail_export(store, row.export_id, words=words, by=BY, now=now)
         made += 1
     return made

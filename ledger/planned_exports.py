@@ -23,6 +23,7 @@ from ledger.domain.export_plans import ExportPlan
 from ledger.domain.periods import Period, read_period
 from ledger.eventstore.port import EventStore, Position, load
 from ledger.export_delivery import BY, Target, bring, tell_failure
+from ledger.export_failures import said_by_system, why_not_written
 from ledger.following import AWAY
 from ledger.models import ExportPlanRow, PeriodRow
 
@@ -84,12 +85,12 @@ def _deliver(
         )
     except AWAY:
         raise
-    except Exception as failed:
-        words = str(failed)
-        log.warning("exports.not-brought", plan_id=str(plan_id), due=due, error=words)
+    except Exception as failed:  # told to finance and logged: other plans are brought
+        words, raw = why_not_written(failed), said_by_system(failed)
+        log.warning("exports.not-brought", plan_id=str(plan_id), due=due, error=raw)
         note_planned_failed(store, plan_id, due, target=target.name, words=words, by=BY, now=now)
         key, what = f"{plan_id}:{due}", f"{due}, for {plan.planned.folder},"
-        tell_failure(store, key, what=what, words=words, target=target, link=PAGE, now=now)
+        tell_failure(store, key, what=what, failed=failed, target=target, link=PAGE, now=now)
         return False
     note_planned_brought(store, plan_id, due, target=target.name, by=BY, now=now)
     return True

@@ -281,7 +281,10 @@ def test_what_was_missed_is_caught_up_and_told_once(closed: MemoryStore, tmp_pat
     assert len(told(closed, ExportsNotDelivered)) == 1
     (notice,) = told(closed, NoticeGiven)
     assert isinstance(notice, NoticeGiven) and "2026-01" in notice.title
+    assert "There is a file where a folder should be." in notice.body
+    assert "Error: [Errno" in notice.body
     assert ExportDeliveryRow.objects.get().failed_at == LATER
+    assert ExportDeliveryRow.objects.get().words.startswith("There is a file where a folder")
 
     away.unlink()
     assert deliver(closed, away) == 1
