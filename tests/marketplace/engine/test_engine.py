@@ -373,10 +373,11 @@ def test_the_book_reads_every_fact_it_has_a_rule_for() -> None:
     assert {
         "listings.host-taking-changed",
         "listings.offer-published",
+        "listings.offer-sla-set",
         "marketplace.bid-placed",
         "marketplace.lease-closed",
     } < READS
-    assert len(READS) == 51
+    assert len(READS) == 52
 
 
 def test_every_window_a_bid_may_use_is_known_when_it_is_placed() -> None:
