@@ -19,7 +19,7 @@ from ledger.domain.refusal import Invalid
 from ledger.domain.whole_numbers import whole_number
 from ledger.rest import AmountField, Endpoint, MomentField
 from listings.domain.markets import named
-from marketplace.api.promises import PromisedShape
+from marketplace.api.promises import PromisedShape, ServiceListedShape
 from marketplace.domain.bids.query_language import CONDITIONS
 from marketplace.domain.bids.workload_profiles import ENVELOPES
 from marketplace.domain.placement.eligibility import REASONS
@@ -53,7 +53,8 @@ class GoodsShape(serializers.Serializer[Any]):
     """One GPU model: supply, demand, and the prices of the last 24 hours.
 
     reliability_ppm: the share of leases that its hosts did not break off, in millionths. promised:
-    by the owners of what is listed; null: nothing is.
+    by the owners of what is listed; null: nothing is. service: what they promise of it; null:
+    nothing.
     """
 
     gpu_model = serializers.CharField()
@@ -72,6 +73,7 @@ class GoodsShape(serializers.Serializer[Any]):
     trades = serializers.IntegerField()
     reliability_ppm = serializers.IntegerField(allow_null=True)
     promised = PromisedShape(allow_null=True)
+    service = ServiceListedShape(allow_null=True)
 
     def get_free_day_gpu_seconds(self, goods: queries.Goods24h) -> int:
         """Return the free GPU-time of the next day."""

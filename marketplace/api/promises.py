@@ -65,6 +65,17 @@ class ServiceShape(serializers.Serializer[Any]):
     misses = ShortShape(many=True)
 
 
+class ServiceListedShape(serializers.Serializer[Any]):
+    """On how many listed GPUs a promise of service stands, and the best that is promised.
+
+    start_by_seconds, availability_ppm: null: nobody promises one.
+    """
+
+    gpus = serializers.IntegerField()
+    start_by_seconds = serializers.IntegerField(source="start_seconds", allow_null=True)
+    availability_ppm = serializers.IntegerField(allow_null=True)
+
+
 def service_json(service: Iterable[Service]) -> list[Any]:
     """Return the promised service of a quote as the API shows it."""
     return [

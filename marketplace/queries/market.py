@@ -20,6 +20,7 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Unknown
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore
+from listings.domain.sla import ServiceLevel
 from marketplace.domain.book.book import Book
 from marketplace.domain.facts.instants import from_above, from_below, moment
 from marketplace.domain.orderbook.host_reliability import Record, together
@@ -28,6 +29,7 @@ from marketplace.domain.orderbook.open_bid import Shape
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.queries.books import book_of
 from marketplace.queries.promised import Promised, promised_by
+from marketplace.queries.service import ServiceListed, service_listed
 
 DAY_MILLIS = 24 * MILLIS_PER_HOUR
 WEEK_MILLIS = 7 * DAY_MILLIS
@@ -74,7 +76,8 @@ class Goods24h:
     listed, free: GPUs. free_*_gpu_millis: free GPU-time within the next day, and week.
     floor_nanos: the lowest among GPUs free now. Prices are None where nothing traded.
     reliability_ppm: the share of leases that the listed hosts together did not break off; None:
-    too few have ended. promised: by the owners of what is listed; None: nothing is.
+    too few have ended. promised: by the owners of what is listed; None: nothing is. service: what
+    they promise of their service; None: nothing.
     """
 
     gpu_model: str
@@ -93,6 +96,7 @@ class Goods24h:
     trades: int = 0
     reliability_ppm: int | None = None
     promised: Promised | None = None
+    service: ServiceListed | None = None
 
 
 def market_now(store: EventStore, *, market: str, now: datetime) -> list[Goods24h]:
@@ -116,6 +120,7 @@ def market_now(store: EventStore, *, market: str, now: datetime) -> list[Goods24
 def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
     records: dict[Goods, dict[HostId, Record]] = {}
     promises: dict[Goods, set[tuple[int, int, int]]] = defaultdict(set)
+    levels: dict[Goods, list[ServiceLevel]] = defaultdict(list)
     for listed, uuid, model in _for_everybody(book):
         each = one((model, listed.terms.floor.currency))
         each.listed += 1
@@ -126,12 +131,14 @@ def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
             each.floor_nanos = min(least, listed.floor)
         key, terms = (model, each.currency), listed.terms
         records.setdefault(key, {})[terms.host_id] = listed.record
+        levels[key].append(listed.kind.level)
         promises[key].add((terms.notice_seconds, terms.reclaim_fee_ppm, terms.grace_seconds))
         each.free_day_gpu_millis += _overlap(spans, now, now + DAY_MILLIS)
         each.free_week_gpu_millis += _overlap(spans, now, now + WEEK_MILLIS)
     for key, by_host in records.items():
         one(key).reliability_ppm = together(by_host.values())
         one(key).promised = promised_by(promises[key])
+        one(key).service = service_listed(levels[key])
 
 
 def free_gpus(

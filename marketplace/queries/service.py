@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ledger.domain.money import Money
 from ledger.domain.sla_credits import owners_part
 from listings.domain.events import OfferPublished
-from listings.domain.sla import Miss, missed, misses
+from listings.domain.sla import NO_LEVEL, Miss, ServiceLevel, missed, misses
 from listings.domain.sla_events import SlaTerms
 from marketplace.domain.book.promises import Promises
 from marketplace.domain.facts.events import Share
@@ -35,6 +35,28 @@ class Service:
     gpus: int
     terms: SlaTerms
     short: tuple[Short, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceListed:
+    """On how many listed GPUs a promise of service stands, and the best that is promised.
+
+    start_seconds: the soonest start; availability_ppm: the highest; None: nobody promises one.
+    """
+
+    gpus: int
+    start_seconds: int | None
+    availability_ppm: int | None
+
+
+def service_listed(levels: Iterable[ServiceLevel]) -> ServiceListed | None:
+    """Return what is promised of some listed GPUs; None: nothing. levels: of each GPU."""
+    found = [level for level in levels if level != NO_LEVEL]
+    if not found:
+        return None
+    starts = (each.start_seconds for each in found if each.start_seconds is not None)
+    available = (each.availability_ppm for each in found if each.availability_ppm is not None)
+    return ServiceListed(len(found), min(starts, default=None), max(available, default=None))
 
 
 def service_of(

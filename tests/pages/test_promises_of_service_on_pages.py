@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, OfferId
 from ledger.domain.money import NANOS_PER_UNIT, Rate
 from listings.models import OfferRow
 from marketplace.commands import bids
@@ -96,6 +96,29 @@ def test_a_preview_tells_what_a_miss_would_credit(world: World) -> None:
     assert Decimal(worst["credit"]) == Decimal(quote["cost"]) * 55 / 100
     assert "Starts more than 120 s late 5.0% back: $0.40" in page
     assert "and available for less than 95 % of its time 55.0% back: $4.40" in page
+
+
+def test_the_market_tells_the_best_that_is_promised(world: World) -> None:
+    owner, visitor = world.member(OWNER, "owner"), world.member(CONSUMER, "consumer")
+    world.list_gpus(0, floor="2.00")
+    first = world.offer_id
+    world.offer_id = OfferId(uuid4())
+    world.list_gpus(1, 2, floor="3.00")
+    (nothing,) = visitor.get("/api/v1/market").json()["data"]
+    assert nothing["service"] is None
+    assert "Service promised" not in text(visitor.get("/").content)
+
+    for offer_id, said in (
+        (first, {"start_by": "120", "late_credit": "5"}),
+        (world.offer_id, SAID),
+    ):
+        owner.post(f"/offers/{offer_id}", {"do": "sla", **said})
+    world.settle()
+
+    (goods,) = visitor.get("/api/v1/market").json()["data"]
+    assert goods["service"] == {"gpus": 3, "start_by_seconds": 120, "availability_ppm": 999_000}
+    told = "Service promised, the best of it on 3 of 3 GPUs, start within 2 min, availability 99.9%"
+    assert told in text(visitor.get("/").content)
 
 
 def test_what_cannot_be_promised_is_said_at_the_form(world: World) -> None:

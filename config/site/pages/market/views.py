@@ -139,6 +139,7 @@ def _book_of(market: str, kind: Kind, now: datetime, within: Within) -> dict[str
         "withins": WITHINS.items(),
         "floor_within": book.asks[0].price_nanos if book and book.asks else None,
         "promised": _promised_of(goods.promised),
+        "service": _service_of(goods),
         "quotes": _quotes_of(market, kind, now),
         "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
         "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],
@@ -216,6 +217,19 @@ def _promised_of(found: Promised | None) -> dict[str, str] | None:
         ),
         "grace": _lengths(found.grace_seconds_min, found.grace_seconds_max),
     }
+
+
+def _service_of(goods: Goods24h) -> str:
+    """Return what is promised of the service of what is listed, at best; empty: nothing."""
+    found = goods.service
+    if found is None:
+        return ""
+    told = [f"on {found.gpus} of {goods.listed} GPUs"]
+    if found.start_seconds is not None:
+        told.append(f"start within {duration_text(timedelta(seconds=found.start_seconds))}")
+    if found.availability_ppm is not None:
+        told.append(f"availability {percent_ppm(found.availability_ppm)}")
+    return ", ".join(told)
 
 
 def _lengths(least: int, most: int) -> str:
