@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from marketplace.api.advice import AdviseBid, ExplainOffer
 from marketplace.api.bids import BidChain, Bids, ExplainBid, OneBid, PreviewBids
+from marketplace.api.costs import Costs
 from marketplace.api.earnings import EarningsByPlace
 from marketplace.api.folders import FolderLinks, Folders, MissingBlobs, OneFolder
 from marketplace.api.lab import Lab
@@ -93,6 +94,7 @@ api_urls: list[URLPattern] = [
     path("budgets/<uuid:budget_id>/grants", SpendingGrants.as_view()),
     path("budgets/<uuid:budget_id>/grants/<uuid:grant_id>/approve", ApproveSpendingGrant.as_view()),
     path("budgets/<uuid:budget_id>/grants/<uuid:grant_id>/decline", DeclineSpendingGrant.as_view()),
+    path("costs", Costs.as_view()),
     path("folders", Folders.as_view()),
     path("folders/missing", MissingBlobs.as_view()),
     path("folders/<uuid:folder_id>", OneFolder.as_view()),

@@ -14,6 +14,7 @@ from . import (
     accounts,
     bids,
     copying,
+    costs,
     credit_notes,
     disputes,
     documents,
@@ -125,8 +126,11 @@ app.command("port-forward")(access.port_forward)
 app.command("usage")(leases.usage)
 app.command("spend")(spending.spend)
 app.command("saved")(spending.saved)
+app.command("costs")(costs.costs)
+app.command("owed")(costs.owed)
 app.command("statement")(money.statement)
 app.command("export")(money.export)
+app.add_typer(costs.export_plans, name="export-plans")
 app.command("earnings")(payouts.earnings)
 app.add_typer(payouts.app, name="payouts")
 app.add_typer(hosts.app, name="hosts")

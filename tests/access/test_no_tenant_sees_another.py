@@ -75,6 +75,8 @@ PLATFORM_ONLY = {
     "POST disputes/<uuid:dispute_id>/uphold",
     "POST disputes/<uuid:dispute_id>/dismiss",
     "PUT exports/mapping",
+    "POST exports/plans",
+    "DELETE exports/plans/<uuid:plan_id>",
     "POST bank-files",
     "POST bank-notices",
     "POST bank-files/<uuid:file_id>/content",
@@ -278,6 +280,11 @@ BODIES: Mapping[str, Body] = {
         "ends_at": _moment(hours=9),
     },
     "POST exports/runs": lambda its, own: {"format": "gl", "period": f"{timezone.now():%Y-%m}"},
+    "POST exports/plans": lambda its, own: {
+        "every": "day",
+        "formats": ["gl"],
+        "folder": "lake",
+    },
     "PUT exports/mapping": lambda its, own: {
         "accounts": {"prepaid": "mine"},
         "company": "mine",

@@ -730,6 +730,7 @@ def _tell(party: Party, title: str, by: Meta, now: datetime) -> None:
 def _export(party: Party, by: Meta, now: datetime) -> None:
     """Ask for its month as a file, which is made."""
     export_id = party.ids["export_id"] = uuid4()
+    party.ids["plan_id"] = uuid4()  # the platform's alone: nobody else has one
     store = default_store()
     ask_export(
         store,

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterator
 from html import unescape
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -160,3 +161,66 @@ def test_money_pages_are_for_finance(lived: LivedMonth, db: None) -> None:
 def test_a_statement_leads_to_its_entries(lived: LivedMonth, grace: Client) -> None:
     page = read(grace, f"/finance/accounts/{lived.account_id}?period={lived.period}")
     assert "Lines" in read(grace, links(page, "/finance/entries/")[0])
+
+
+def asked(client: Client, path: str) -> list[dict[str, Any]]:
+    answer = client.get(f"/api/v1/{path}")
+    assert answer.status_code == 200, answer.content
+    found: list[dict[str, Any]] = answer.json()["data"]
+    return found
+
+
+@pytest.mark.parametrize("by", [*LEASE_BYS, "unit", "account", "sku", "kind", "day", "lease"])
+def test_programs_read_the_same_costs(lived: LivedMonth, joan: Client, by: str) -> None:
+    found = asked(joan, f"costs?period={lived.period}&by={by}")
+
+    assert sum(nanos_of(each["cost"]) for each in found) == COST
+    assert all(each["title"] for each in found)
+
+
+def test_programs_tell_costs_apart_twice_and_narrow_them(lived: LivedMonth, joan: Client) -> None:
+    both = asked(joan, f"costs?period={lived.period}&by=project&then=work")
+    narrow = asked(joan, f"costs?period={lived.period}&by=unit&project=vision")
+
+    assert [(each["key"], each["then_key"], each["cost"]) for each in both] == [
+        ("llm-eval", "other", "16.00"),
+        ("vision", "finetune-7b", "2.00"),
+    ]
+    assert [(each["title"], each["cost"]) for each in narrow] == [("Language models", "2.00")]
+
+
+def test_programs_read_the_same_matrix(lived: LivedMonth, joan: Client) -> None:
+    cells = asked(joan, f"owed?since={lived.period}&period={lived.period}")
+    netted = asked(joan, f"owed/netted?period={lived.period}")
+
+    assert sum(nanos_of(each["left"]) for each in cells) == COST
+    assert {(each["unit"], each["other"]) for each in cells} == {
+        ("Language models", "Aurora"),
+        ("Language models", "Platform"),
+    }
+    assert sum(nanos_of(each["amount"]) for each in netted) == COST
+    assert {each["creditor"] for each in netted} == {"Aurora", "Platform"}
+
+
+def test_an_owner_s_programs_see_who_owes_it_and_not_which_unit(lived: LivedMonth) -> None:
+    aurora = lived.member(OWNER, "finance")
+
+    [cell] = asked(aurora, f"owed?period={lived.period}")
+
+    assert (cell["unit_id"], cell["unit"], cell["other"]) == (None, "", "Aurora")
+    assert asked(aurora, f"costs?period={lived.period}") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("costs?by=weather", "cost-by-unknown"),
+        ("costs?period=january", "period-unreadable"),
+        ("owed?since=2026-03&period=2026-01", "months-backwards"),
+        ("owed/netted?since=2026-03&period=2026-01", "months-backwards"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said(joan: Client, path: str, code: str) -> None:
+    answer = joan.get(f"/api/v1/{path}")
+
+    assert (answer.status_code, answer.json()["code"]) == (422, code)

@@ -43,6 +43,7 @@ ANSWER: dict[str, Any] = {
     "invitation_id": BID,
     "credit_id": BID,
     "dispute_id": BID,
+    "plan_id": BID,
     "link": "https://gpu.example/invitations/offp_invite_x",
     "expires_at": "2026-12-06T12:00:00Z",
     "state": "active",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from uuid import UUID
 
 from config.site.pages.finance.kinds import KINDS
 from ledger.access import Actor
-from ledger.queries import people
-from ledger.queries.costs import COST_BYS, paying_accounts
-from ledger.queries.money import party_names
+from ledger.queries.costs import COST_BYS
 from marketplace.queries.costs import LEASE_BYS
+from marketplace.queries.naming import names_of
 
 TITLES: Mapping[str, str] = {
     "tenant": "Organisation",
@@ -46,7 +44,6 @@ NONE: Mapping[str, str] = {
     "region": "no region",
     "provider": "no cloud",
 }
-SHORT = 8
 ASKED = (*COST_BYS, *LEASE_BYS)
 """Names that an address may narrow a sum by."""
 
@@ -57,28 +54,7 @@ def titles(actor: Actor, by: str, keys: Iterable[str]) -> dict[str, str]:
     found = {key: key or NONE.get(by, "none") for key in wanted}
     if by == "kind":
         return {key: KINDS.get(key, key) for key in wanted}
-    ids = {key: UUID(key) for key in wanted if _is_id(key)}
-    match by:
-        case "tenant" | "unit":
-            named = party_names(ids.values())
-        case "person":
-            named = {pk: person.title for pk, person in people(ids.values()).items()}
-        case "account":
-            accounts = paying_accounts(actor).filter(pk__in=list(ids.values()))
-            named = dict(accounts.values_list("account_id", "title"))
-        case "lease" | "offer":
-            named = {pk: key[:SHORT] for key, pk in ids.items()}
-        case _:
-            named = {}
-    return found | {key: named[pk] for key, pk in ids.items() if pk in named}
-
-
-def _is_id(key: str) -> bool:
-    try:
-        UUID(key)
-    except ValueError:
-        return False
-    return True
+    return found | names_of(actor, by, wanted)
 
 
 def only_of(query: Mapping[str, str]) -> dict[str, str]:

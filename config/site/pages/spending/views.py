@@ -18,9 +18,8 @@ from config.site.parts.figures import places_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.periods import Period, PeriodUnreadable, read_period
-from ledger.queries import people
-from ledger.queries.money import party_names
 from marketplace.queries import spending as queries
+from marketplace.queries.naming import names_of
 from metering.queries.busy import Busy, busy_by_lease
 
 ROWS_SHOWN = 100
@@ -149,7 +148,7 @@ def _lines(
     busy: Mapping[str, Busy],
     kept: Mapping[str, str],
 ) -> list[Line]:
-    titles = _titles(actor, by, [each.key for each in found])
+    titles = names_of(actor, by, [each.key for each in found])
     lines = []
     for each in found:
         href = f"/leases/{each.key}" if each.key else "/volumes"
@@ -161,24 +160,7 @@ def _lines(
 
 
 def _title(actor: Actor, by: str, key: str) -> str:
-    return _titles(actor, by, [key]).get(key) or key or NONE.get(by, "none")
-
-
-def _titles(actor: Actor, by: str, keys: Sequence[str]) -> dict[str, str]:
-    """Return names for ids; what is no id is its own name."""
-    if by not in ("tenant", "unit", "person", "lease"):
-        return {}
-    ids = {}
-    for key in keys:
-        try:
-            ids[UUID(key)] = key
-        except ValueError:
-            continue
-    if by == "lease":
-        return {key: key[:8] for key in ids.values()}
-    if by == "person":
-        return {ids[pk]: person.title for pk, person in people(ids).items()}
-    return {ids[pk]: title for pk, title in party_names(ids).items()}
+    return names_of(actor, by, [key]).get(key) or key or NONE.get(by, "none")
 
 
 def _period(request: HttpRequest, now: datetime) -> Period:
