@@ -182,5 +182,7 @@ def _at_fault(host_id: HostId, lease: Lease, events: Sequence[LeaseEvent]) -> bo
 
 def reason_of(result: SlaResult) -> str:
     """Return the figures of a miss in words, as the entry bears them."""
-    late = "never started" if result.late_seconds is None else f"started {result.late_seconds} s in"
+    late = f"started {result.late_seconds} s after it was due"
+    if result.late_seconds is None:  # it never ran, or waited for the consumer's files
+        late = "start not counted" if result.available_seconds else "never started"
     return f"{late}, available {result.available_seconds} of {result.agreed_seconds} s"

@@ -9,7 +9,7 @@ import pytest
 from config.demo.pump import Pump
 from ledger.commands.money import capture_usage, release_hold
 from ledger.domain.events import SlaCredited
-from ledger.domain.ids import BidId, OfferId
+from ledger.domain.ids import BidId, HostId, OfferId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
@@ -22,7 +22,7 @@ from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.close_reasons import GPU_LOST
 from marketplace.domain.facts.sla_events import SlaResult
 from marketplace.domain.leases.losses import lose_hardware
-from marketplace.domain.leases.sla import LeaseSla
+from marketplace.domain.leases.sla import LeaseSla, reason_of
 from marketplace.policies import policies
 from marketplace.promises_kept import POLICIES
 from marketplace.queries.books import preview
@@ -155,7 +155,7 @@ def test_a_late_start_credits_its_share_of_the_charge() -> None:
     [entry] = site.credits
     assert entry.charged == Money(8 * NANOS_PER_UNIT)
     assert entry.money == Money(4 * NANOS_PER_UNIT // 10)
-    assert entry.reason == "started 300 s in, available 14100 of 14100 s"
+    assert entry.reason == "started 300 s after it was due, available 14100 of 14100 s"
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,22 @@ def test_a_start_that_waits_for_the_consumers_files_is_not_late() -> None:
     site.over()
 
     assert (site.result.late_seconds, site.result.credit_ppm) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("late", "available", "said"),
+    [
+        (None, 0, "never started, available 0 of 3600 s"),
+        (None, 900, "start not counted, available 900 of 3600 s"),
+        (0, 900, "started 0 s after it was due, available 900 of 3600 s"),
+    ],
+)
+def test_a_credit_says_in_words_what_was_missed(
+    late: int | None, available: int, said: str
+) -> None:
+    host_id = HostId(named("host"))
+
+    assert reason_of(SlaResult(OWNER, host_id, 1, late, available, 3_600, 100_000)) == said
 
 
 def test_a_lease_keeps_what_it_was_granted_on() -> None:
