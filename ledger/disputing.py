@@ -16,6 +16,7 @@ from ledger.domain.money import Money
 from ledger.domain.notices import To, to_platform
 from ledger.domain.parties import TenantUnknown
 from ledger.domain.refusal import Forbidden
+from ledger.domain.rounding import in_words
 from ledger.eventstore.port import EventStore, Meta, Position, load
 from ledger.queries import disputes as queries
 from ledger.turns import each_alone, turns_of
@@ -178,7 +179,8 @@ def _tell(store: EventStore, dispute_id: DisputeId, what: str, *, by: Meta, now:
     assert dispute is not None, "it was just written"
     opened = dispute.opened
     about = (
-        f"{opened.money} for lease {opened.lease_id}, {opened.window.starts_at:%Y-%m-%d %H:%M} UTC"
+        f"{in_words(opened.money)} for lease {opened.lease_id},"
+        f" {opened.window.starts_at:%Y-%m-%d %H:%M} UTC"
     )
     if dispute.decided is None:
         last = (

@@ -9,6 +9,7 @@ from ledger.domain.accounts import Account
 from ledger.domain.depletion_events import AccountDepletes, AccountRunsOut
 from ledger.domain.ids import BidId
 from ledger.domain.notices import To
+from ledger.domain.rounding import in_words
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
 from marketplace.domain.bids.bid import Bid
@@ -39,9 +40,9 @@ def tell_of_account(recorded: Recorded, store: EventStore) -> None:
     if isinstance(event, AccountRunsOut):
         title = f"{event.title}: {event.level} % is charged or set aside"
         body = (
-            f"Of {event.there} that could be set aside when money last came in, {event.left} are"
-            f" left.{lasts}\n\nBids and steps of leases that it does not cover are refused; work"
-            " that saves itself is paused, and goes on after a top-up."
+            f"Of {in_words(event.there)} that could be set aside when money last came in,"
+            f" {in_words(event.left)} are left.{lasts}\n\nBids and steps of leases that it does"
+            " not cover are refused; work that saves itself is paused, and goes on after a top-up."
         )
         facts["level"] = str(event.level)
     else:

@@ -14,6 +14,7 @@ from ledger.commands.notices import give_notice
 from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.notice_events import Topic
 from ledger.domain.notices import To, is_news
+from ledger.domain.rounding import in_words
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
 from marketplace.domain.facts import close_reasons
@@ -119,7 +120,7 @@ def said_to_consumer(event: ForConsumer, lease: Lease) -> Said | None:
             who = "Its cloud" if event.rented else "The owner"
             pays = ""
             if event.compensation is not None and event.compensation.nanos:
-                pays = f" You are paid {event.compensation} for it."
+                pays = f" You are paid {in_words(event.compensation)} for it."
             return Said(
                 "reclaim",
                 f"{what}: taken back at {_at(event.stop_at)}",
@@ -167,7 +168,8 @@ def tell_owner(recorded: Recorded, store: EventStore, *, clock: Clock | None) ->
             why = close_reasons.REASONS[event.reason]
     pays = ""
     if event.compensation.nanos:
-        pays = f" By the terms of your offer {event.compensation} are paid to the consumer."
+        paid = in_words(event.compensation)
+        pays = f" By the terms of your offer {paid} are paid to the consumer."
     give_notice(
         store,
         to=To(tenant_id=event.owner_id),

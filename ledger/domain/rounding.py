@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger.domain.money import NANOS_PER_UNIT
+from ledger.domain.money import NANOS_PER_UNIT, Money
 
 DIGITS_DEFAULT = 2
 DIGITS = {
@@ -28,6 +28,24 @@ def unit_of(currency: str) -> int:
 def half_up(nanos: int, unit: int) -> int:
     """Return the nearest multiple of `unit`; a half goes up."""
     return (2 * nanos + unit) // (2 * unit) * unit
+
+
+def half_even(nanos: int, unit: int) -> int:
+    """Return how many units are nearest to an amount that is not below zero; a half to even."""
+    units, rest = divmod(nanos, unit)
+    return units + (rest * 2 > unit or (rest * 2 == unit and units % 2))
+
+
+def in_words(money: Money) -> str:
+    """Write an amount for people, in a sentence: `0.80 USD`, and `less than 0.01 USD`."""
+    digits, size = digits_of(money.currency), abs(money.nanos)
+    units = half_even(size, unit_of(money.currency))
+    little = ("less than " if money.nanos > 0 else "more than ") if size and not units else ""
+    whole, part = divmod(units or (1 if size else 0), 10**digits)
+    sign = "-" if money.nanos < 0 else ""
+    return (
+        f"{little}{sign}{whole}" + (f".{part:0{digits}d}" if digits else "") + f" {money.currency}"
+    )
 
 
 def lines_to_total(nanos: Sequence[int], unit: int) -> list[int]:

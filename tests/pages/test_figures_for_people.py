@@ -31,6 +31,9 @@ from config.templatetags import offpeak
         (-1_234_567_890_000_000, "EUR", "\N{MINUS SIGN}€1,234,567.89"),
         (1_500_000_000, "JPY", "¥2"),
         (7_250_000_000, "CHF", "CHF 7.25"),
+        (1_234_400_000_000, "KRW", "KRW 1,234"),
+        (400_000_000, "KRW", "<KRW 1"),
+        (1_234_567_800, "KWD", "KWD 1.235"),
     ],
 )
 def test_amounts_round_half_even_to_the_coin(nanos: int, currency: str, text: str) -> None:

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from ledger.domain.rounding import digits_of, half_even, unit_of
+
 NANOS = 1_000_000_000
 MS_PER_HOUR = 3_600_000
 MJ_PER_WH = 3_600_000
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
-COIN_DIGITS = {"JPY": 0}
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -20,7 +21,7 @@ def amount_text(nanos: int, currency: str, *, exact: bool = False) -> str:
 
     An amount that is not nothing never reads as nothing: below half a coin it says "<$0.01".
     """
-    digits = COIN_DIGITS.get(currency, 2)
+    digits = digits_of(currency)
     sign = "\N{MINUS SIGN}" if nanos < 0 else ""
     size = abs(nanos)
     mark = SIGNS.get(currency, f"{currency} ")
@@ -28,10 +29,7 @@ def amount_text(nanos: int, currency: str, *, exact: bool = False) -> str:
         whole, rest = divmod(size, NANOS)
         fraction = f"{rest:09d}".rstrip("0").ljust(digits, "0")
         return f"{sign}{mark}{whole:,}{'.' if fraction else ''}{fraction}"
-    coin = NANOS // 10**digits
-    coins, rest = divmod(size, coin)
-    if rest * 2 > coin or (rest * 2 == coin and coins % 2):
-        coins += 1
+    coins = half_even(size, unit_of(currency))
     if size and not coins:
         least = f"{mark}0.{'1'.rjust(digits, '0')}" if digits else f"{mark}1"
         return f"{sign}<{least}"
@@ -44,7 +42,7 @@ def places_of(amounts: Iterable[int], currency: str) -> int:
 
     A column of money has one number of decimals, or it cannot be added up by eye.
     """
-    most = COIN_DIGITS.get(currency, 2)
+    most = digits_of(currency)
     for nanos in amounts:
         fraction = f"{abs(nanos) % NANOS:09d}".rstrip("0")
         most = max(most, len(fraction))
@@ -56,7 +54,7 @@ def aligned_text(nanos: int, currency: str, places: int) -> tuple[str, str]:
 
     places: as `places_of` gave them, so nothing is rounded.
     """
-    digits = COIN_DIGITS.get(currency, 2)
+    digits = digits_of(currency)
     sign = "\N{MINUS SIGN}" if nanos < 0 else ""
     whole, rest = divmod(abs(nanos), NANOS)
     fraction = f"{rest:09d}"[:places]
