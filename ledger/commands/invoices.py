@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from ledger.commands.bills import bill_among
 from ledger.commands.money import opening_account
 from ledger.domain import account_ids, invoice_entries
 from ledger.domain.accounts import Account, AccountUnknown
@@ -23,7 +24,9 @@ from ledger.domain.invoice_events import (
 )
 from ledger.domain.invoices import Draft, Invoices, InvoiceUnknown, invoice_id_of
 from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.receivables import Receivable
 from ledger.domain.refusal import Refusal
+from ledger.domain.written_off import need_not_written_off
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
 
@@ -174,7 +177,7 @@ def approve_credit_note(
 ) -> Position:
     """Issue a credit note that somebody else asked for, with the entry that gives it back.
 
-    Raises: CreditNoteUnknown, SecondPersonNeeded.
+    Raises: CreditNoteUnknown, SecondPersonNeeded, WrittenOffBefore.
     """
     known = load(store, Invoices, issuer_id) or Invoices()
     of = known.asked.get(credit_id) or known.credits.get(credit_id)
@@ -183,9 +186,16 @@ def approve_credit_note(
         raise InvoiceUnknown(invoice_id=credit_id)
     invoice = known.invoices[of.invoice_id]
     issued: list[CreditNoteIssued] = []
+    of_payer: list[Receivable | None] = []
+
+    def read(receivable: Receivable | None) -> Sequence[Event]:
+        of_payer[:] = [receivable]
+        return []
 
     def issue(state: Invoices | None) -> Sequence[Event]:
         issued[:] = (state or Invoices()).approve_credit(credit_id, by=user_id, now=now)
+        for note in issued:
+            need_not_written_off(of_payer[0], bill_among(state, invoice.invoice_id), note)
         return issued
 
     def post(account: Account | None) -> Sequence[Event]:
@@ -199,9 +209,11 @@ def approve_credit_note(
         ]
 
     of_this = by.step(f"credit:{credit_id}")
-    [position, _] = record_together(
+    [_, position, _] = record_together(
         store,
         [
+            # A write-off that comes in between takes of what is left: then this is asked anew.
+            Part(Receivable, invoice.invoice_id, read, of_this, holds=True),
             Part(Invoices, issuer_id, issue, of_this),
             Part(Account, invoice.account_id, post, of_this),
         ],

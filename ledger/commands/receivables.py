@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from ledger.commands.bills import bill_among
 from ledger.commands.money import opening_account
 from ledger.domain import payments, receivables, returns
 from ledger.domain.account_ids import bad_debts_account, cash_account
 from ledger.domain.accounts import Account, AccountUnknown
 from ledger.domain.event import Event
 from ledger.domain.ids import AccountId, TenantId, UserId
-from ledger.domain.invoices import Invoices, InvoiceUnknown
+from ledger.domain.invoices import Invoices
 from ledger.domain.journal import payment_entry, reference_name
 from ledger.domain.money import Money
 from ledger.domain.parties import PLATFORM_ID
@@ -38,12 +39,7 @@ def bill_of(store: EventStore, invoice_id: UUID, *, issuer_id: TenantId = PLATFO
 
     Raises: InvoiceUnknown.
     """
-    known = load(store, Invoices, issuer_id)
-    issued = known.invoices.get(invoice_id) if known is not None else None
-    if known is None or issued is None:
-        raise InvoiceUnknown(invoice_id=invoice_id)
-    credited = sum(note.total_nanos for note in known.credited.get(invoice_id, ()))
-    return Bill(issued, credited)
+    return bill_among(load(store, Invoices, issuer_id), invoice_id)
 
 
 def enter_payment(
@@ -169,9 +165,14 @@ def approve_write_off(
     reason = state.asked.reason if state is not None and state.asked is not None else ""
     bad_debts = bad_debts_account(issued.issuer_id, issued.currency)
     made: list[WriteOffApproved] = []
+    as_it_is: list[Bill] = []
+
+    def read(known: Invoices | None) -> Sequence[Event]:
+        as_it_is[:] = [bill_among(known, invoice_id)]
+        return []
 
     def decide(known: Receivable | None) -> Sequence[Event]:
-        made[:] = receivables.approve_write_off(known, bill, by=user_id, now=now)
+        made[:] = receivables.approve_write_off(known, as_it_is[0], by=user_id, now=now)
         return made
 
     def post(account: Account | None) -> Sequence[Event]:
@@ -199,10 +200,12 @@ def approve_write_off(
             by=by,
             now=now,
         ),
+        # A credit note that comes in between lowers what is owed: then this is asked anew.
+        Part(Invoices, issued.issuer_id, read, by, holds=True),
         Part(Receivable, invoice_id, decide, by),
         Part(Account, issued.account_id, post, by),
     ]
-    return record_together(store, parts, whole=True)[1]
+    return record_together(store, parts, whole=True)[2]
 
 
 def decline_write_off(
