@@ -30,9 +30,11 @@ from ledger.domain.invoice_events import CreditNoteIssued, InvoiceIssued
 from ledger.domain.invoices import InvoiceIssuedBefore, Invoices, NothingToInvoice
 from ledger.domain.money import Money
 from ledger.domain.notices import To
+from ledger.domain.paper_events import StatementIssued
 from ledger.domain.parties import PLATFORM_ID, TenantUnknown
 from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Forbidden, Refusal
+from ledger.domain.self_billing_events import SelfBilledInvoiceIssued
 from ledger.eventstore.port import EventStore, Meta, Position, Recorded, load
 from ledger.following import Policy, names_of, read_up_to
 from ledger.models import (
@@ -256,7 +258,7 @@ def post_when_document_issued(recorded: Recorded, store: EventStore) -> None:
 
 
 def tell_when_document_issued(recorded: Recorded, store: EventStore) -> None:
-    """Tell who pays that there is an invoice, or a credit note, to look at."""
+    """Tell whom a document is for that there is one to look at: once, by its own id."""
     by = Meta.because(recorded, policy="tell-when-document-issued")
     match recorded.event:
         case InvoiceIssued() as invoice:
@@ -267,7 +269,7 @@ def tell_when_document_issued(recorded: Recorded, store: EventStore) -> None:
                 key=str(invoice.invoice_id),
                 title=f"{invoice.number} for {invoice.period}: {total}",
                 body=f"What {invoice.payer.name} used in {invoice.period} was invoiced.",
-                number=invoice.number,
+                link=f"/invoices/{invoice.number}",
                 by=by,
                 now=invoice.at,
             )
@@ -282,9 +284,34 @@ def tell_when_document_issued(recorded: Recorded, store: EventStore) -> None:
                 key=str(note.credit_id),
                 title=f"{note.number}: {total} of {corrected.number} credited",
                 body=f"The amount is on the account. Reason: {note.reason}",
-                number=corrected.number,
+                link=f"/invoices/{corrected.number}",
                 by=by,
                 now=note.at,
+            )
+        case StatementIssued() as stated:
+            closing = Money(stated.closing_nanos, stated.currency)
+            replaced = f" It takes the place of {stated.replaces}." if stated.replaces else ""
+            _tell(
+                store,
+                stated.tenant_id,
+                key=str(stated.statement_id),
+                title=f"{stated.number}: {stated.account_title} in {stated.period}",
+                body=f"The statement of the closed month ends with {closing}.{replaced}",
+                link=f"/documents/{stated.statement_id}",
+                by=by,
+                now=stated.at,
+            )
+        case SelfBilledInvoiceIssued() as billed:
+            total = Money(billed.total_nanos, billed.currency)
+            _tell(
+                store,
+                billed.tenant_id,
+                key=str(billed.invoice_id),
+                title=f"{billed.number}: {total} invoiced in your name",
+                body=f"The platform issued it for settlement {billed.settlement}, as you agreed.",
+                link=f"/documents/{billed.invoice_id}",
+                by=by,
+                now=billed.at,
             )
 
 
@@ -295,7 +322,7 @@ def _tell(
     key: str,
     title: str,
     body: str,
-    number: str,
+    link: str,
     by: Meta,
     now: datetime,
 ) -> None:
@@ -307,7 +334,7 @@ def _tell(
             key=key,
             title=title,
             body=body,
-            link=f"/invoices/{number}",
+            link=link,
             by=by,
             now=now,
         )
@@ -316,7 +343,7 @@ def _tell(
 TELL_OF_DOCUMENTS = Policy(
     name="ledger.tell-when-document-issued",
     react=tell_when_document_issued,
-    on=names_of(InvoiceIssued, CreditNoteIssued),
+    on=names_of(InvoiceIssued, CreditNoteIssued, StatementIssued, SelfBilledInvoiceIssued),
 )
 POST_DOCUMENTS = Policy(
     name="ledger.post-when-document-issued",
