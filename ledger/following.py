@@ -119,7 +119,7 @@ class Projecting:
         except AWAY:
             self._places.forget()
             raise
-        except Exception as failure:
+        except Exception as failure:  # noted at the one that fails: the others go on
             if not told:
                 raise
             if len(group) == 1:

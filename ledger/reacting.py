@@ -134,7 +134,7 @@ class _Attempt:
             done: list[Recorded] = []
             try:
                 _react(policy, self.store, left, done)
-            except Exception as failure:
+            except Exception as failure:  # parked and logged: other events do not wait for it
                 self._need_present(failure)
                 failed = left[len(done)]
                 log.error("reaction.parked", policy=policy.name, exc_info=failure, **_of(failed))
@@ -174,7 +174,7 @@ class _Attempt:
         [recorded] = islice(self.store.read_stream(row.stream, after_version=row.version - 1), 1)
         try:
             policy.react(recorded, self.store)
-        except Exception as failure:
+        except Exception as failure:  # it stays parked; whatever was parked beside it is tried
             self._need_present(failure)
             log.warning("reaction.failed-again", policy=policy.name, error=repr(failure))
             parking.failed_again(row, failure, now=datetime.now(UTC))
@@ -194,7 +194,7 @@ class _Attempt:
         try:
             self.store.ping()
             Checkpoint.objects.exists()
-        except Exception:
+        except Exception:  # whatever it says, they are away: the first failure tells why
             raise failure from None
 
 
@@ -224,7 +224,7 @@ def _asked(policy: Policy, store: EventStore, some: Sequence[Recorded]) -> Seque
         return alone
     try:
         return policy.ask(some, store)
-    except Exception as failure:
+    except Exception as failure:  # of one of them: alone, the others are carried out
         log.error("reactions.not-together", policy=policy.name, exc_info=failure)
         return alone
 

@@ -96,7 +96,7 @@ def each_alone(
             raise
         except Refusal as refusal:
             log.error(event, code=refusal.code, **told(entry))
-        except Exception as failure:
+        except Exception as failure:  # logged: the others get their turn
             away = away + 1 if isinstance(failure, AWAY) else 0
             if away >= AWAY_IN_A_ROW_MAX or (away and _lost()):
                 raise

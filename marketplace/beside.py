@@ -164,7 +164,7 @@ def _be_the_child(work: Callable[[], bytes], parent: int, writes: int) -> None:
         try:
             told = work()
             status = 0
-        except Exception as broken:
+        except Exception as broken:  # told to the parent, which raises it
             told = repr(broken).encode()
         _write(LENGTH.pack(len(told)) + told)
     finally:

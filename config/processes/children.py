@@ -43,7 +43,7 @@ def fork(title: str, work: Callable[[], object], *, output: int | None) -> BaseP
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         try:
             work()
-        except Exception:
+        except Exception:  # printed; the child must not go on as its parent
             sys.excepthook(*sys.exc_info())
             raise SystemExit(1) from None
 

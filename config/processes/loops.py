@@ -95,7 +95,7 @@ def run_loop(loop: Loop, *, stop: threading.Event) -> None:
             error = str(lost).strip()
             failures = notes.count(failures)
             log.warning("loop.waiting", loop=loop.name, error=error, failures=failures)
-        except Exception as fault:
+        except Exception as fault:  # logged and counted: a loop goes on
             error = repr(fault)
             failures = notes.count(failures)
             log.exception("loop.failed", loop=loop.name, failures=failures)

@@ -79,7 +79,7 @@ class Intake:
             return
         try:
             body = await self._read(scope, receive)
-        except Exception as refused:
+        except Exception as refused:  # answered as a problem; a fault is logged there
             await refuse(scope, receive, send, refused)
             return
         if body is not None:

@@ -58,7 +58,7 @@ class Sockets:
 
         try:
             await self._ordinary(scope, receive, tell)
-        except Exception as failure:
+        except Exception as failure:  # an outage closes it; anything else is raised
             if outage_of(failure) is None and not is_redis_away(failure):
                 raise
             log.warning("socket.waiting", path=scope["path"], error=str(failure).strip())

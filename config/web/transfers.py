@@ -63,7 +63,7 @@ class Transfers:
             await self._transfer(scope, body.read, send)
         except _Gone:
             pass
-        except Exception as refused:
+        except Exception as refused:  # answered as a problem; a fault is logged there
             await refuse(scope, body.read, send, refused)
         finally:
             self._running -= 1

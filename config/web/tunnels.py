@@ -94,7 +94,7 @@ class Tunnels:
             await socket.close(BAD_FRAME)
         except (Refusal, OSError) as refused:
             await socket.deny(refused)
-        except Exception as failure:
+        except Exception as failure:  # logged: one tunnel ends, the others stay
             log.exception("tunnel.failed", path=scope["path"])
             await socket.deny(failure)
 

@@ -115,7 +115,7 @@ class WorkLogs:
             if body is None:
                 return
             batch, taken, beyond = await self.in_thread(lambda: self._add(host_id, body))
-        except Exception as refused:
+        except Exception as refused:  # answered as a problem; a fault is logged there
             await refuse(scope, receive, send, refused)
             return
         for piece, said in zip(batch.pieces, taken.pieces, strict=True):

@@ -84,7 +84,7 @@ def run_once(store: EventStore, *, now: datetime) -> int:
                 handler(store, payments, row, now)
         except AWAY:
             raise
-        except Exception as failure:
+        except Exception as failure:  # kept with its message: others are read
             _again_later(row, failure, now=now)
             away = away + 1 if isinstance(failure, PaymentsAway) else 0
             if away >= AWAY_IN_A_ROW_MAX:

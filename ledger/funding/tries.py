@@ -67,7 +67,7 @@ def carry_out(calls: Iterable[Call], *, now: datetime) -> int:
             away = 0
         except AWAY:
             raise
-        except Exception as failure:
+        except Exception as failure:  # kept with its call: other calls are tried
             again_later(call.name, row, failure, now=now, tried_for=call.tried_for)
             away = away + 1 if isinstance(failure, PaymentsAway) else 0
             if away >= AWAY_IN_A_ROW_MAX:

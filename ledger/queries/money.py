@@ -279,6 +279,12 @@ def subscriber_of(tenant_id: UUID, subscriber_id: UUID) -> SubscriberRow:
     return found
 
 
+def account_titles(account_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """Return the titles of accounts that visible rows speak of."""
+    found = AccountRow.objects.filter(pk__in=list(account_ids))
+    return dict(found.values_list("account_id", "title"))
+
+
 def party_names(party_ids: Iterable[UUID]) -> dict[UUID, str]:
     """Return the titles of tenants and business units that visible rows speak of."""
     found = PartyNameRow.objects.in_bulk(list(party_ids))

@@ -152,7 +152,7 @@ class Endpoint(APIView):
             self.initial(asked, *args, **kwargs)
             handler = getattr(self, str(asked.method).lower())
             response = self._found(lambda: cast(Response, handler(asked, *args, **kwargs)))
-        except Exception as failure:
+        except Exception as failure:  # answered as a problem, and logged where it is a fault
             response = self.handle_exception(failure)
         self.response = self.finalize_response(asked, response, *args, **kwargs)
         self.response["X-Request-ID"] = str(self.request_id)

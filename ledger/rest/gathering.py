@@ -104,7 +104,7 @@ class Gathering(Generic[AskedT, AnswerT]):
     def _answer(self, some: Sequence[_Waiting[AskedT, AnswerT]]) -> None:
         try:
             answers: Sequence[AnswerT | Exception] = self.handle([each.asked for each in some])
-        except Exception as failure:
+        except Exception as failure:  # told to each that asked; whoever asks next is answered
             fault = None if outage_of(failure) else failure
             log.warning("gathering.failed", name=self.name, error=repr(failure), exc_info=fault)
             answers = [failure] * len(some)

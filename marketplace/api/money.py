@@ -41,8 +41,9 @@ class AccountForecastShape(serializers.Serializer[Any]):
 class MoneyWaitShape(serializers.Serializer[Any]):
     """Work that goes on once its account covers it. bid_id: behind which it waits.
 
-    lease_id: the bid's lease; null: it had none. needs: what is set aside for what follows.
-    missing: what has to come in for that. until: from when on nothing follows any more.
+    lease_id: the bid's lease; null: it had none. account: its title.
+    needs: what is set aside for what follows. missing: what has to come in for that. until: from
+    when on nothing follows any more.
     budget: which budget of the organisation had no room for it, and opens_at: when its next period
     begins; empty and null: the account lacks the money.
     """
@@ -51,6 +52,7 @@ class MoneyWaitShape(serializers.Serializer[Any]):
     chain_id = serializers.UUIDField(source="row.chain_id")
     lease_id = serializers.UUIDField(source="row.lease_id", allow_null=True)
     account_id = serializers.UUIDField(source="row.account_id")
+    account = serializers.CharField()
     needs = AmountField(source="needs.nanos")
     missing = AmountField(source="missing.nanos")
     currency = serializers.CharField(source="row.currency")

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint
 from marketplace.queries import spending as queries
+from marketplace.queries.naming import names_of
 
 READS = ("marketplace.spending",)
 DAYS_MAX = 400
@@ -35,10 +36,11 @@ class DaysUnreadable(Invalid):
 
 
 class SpentShape(serializers.Serializer[Any]):
-    """What one part came to. key: its id, label or model; empty: of none. storage: what of it was
-    for volumes."""
+    """What one part came to. key: its id, label or model; empty: of none. title: the name of an id,
+    else the key. storage: what of it was for volumes."""
 
     key = serializers.CharField()
+    title = serializers.CharField()
     currency = serializers.CharField()
     spent = serializers.CharField()
     storage = serializers.CharField()
@@ -76,8 +78,10 @@ class Spending(Endpoint):
             if name != "tenant" and name in request.query_params
         }
         rows = queries.chosen(queries.spending(self.actor, since, until), only)
-        found = queries.spent_by(rows, request.query_params.get("by", "unit"))
-        return self.listed([_spent(each) for each in found], ("key", "currency"))
+        by = request.query_params.get("by", "unit")
+        found = queries.spent_by(rows, by)
+        named = names_of(self.actor, by, (each.key for each in found))
+        return self.listed([_spent(each, named) for each in found], ("key", "currency"))
 
 
 class PoolingSaved(Endpoint):
@@ -108,9 +112,10 @@ def _days(asked: Mapping[str, str], now: datetime) -> tuple[date, date]:
     return since, until
 
 
-def _spent(each: queries.Spent) -> dict[str, Any]:
+def _spent(each: queries.Spent, named: Mapping[str, str]) -> dict[str, Any]:
     return {
         "key": each.key,
+        "title": named.get(each.key, each.key),
         "currency": each.currency,
         "spent": _written(each.spent_nanos),
         "storage": _written(each.storage_nanos),

@@ -12,6 +12,7 @@ from ledger.access import Actor, visible
 from ledger.domain.ids import AccountId, BidId
 from ledger.domain.money import Money
 from ledger.queries.depletion import left_on
+from ledger.queries.money import account_titles
 from ledger.turns import behind
 from marketplace.models.money_waits import MoneyWaitRow
 
@@ -20,10 +21,14 @@ WaitKey = tuple[datetime, BidId]
 
 @dataclass(frozen=True, slots=True)
 class MoneyWait:
-    """Work that waits. missing: what has to come in before it goes on; nothing: it does soon."""
+    """Work that waits. missing: what has to come in before it goes on; nothing: it does soon.
+
+    account: the title of the one that has to cover it.
+    """
 
     row: MoneyWaitRow
     missing: Money
+    account: str
 
     @property
     def needs(self) -> Money:
@@ -40,7 +45,11 @@ def told(rows: QuerySet[MoneyWaitRow], *, limit: int) -> list[MoneyWait]:
     """Return work that waits, each with what is missing on its account for it alone."""
     found = list(rows[:limit])
     left = left_on({AccountId(row.account_id) for row in found})
-    return [MoneyWait(row, Money(_missing(row, left), row.currency)) for row in found]
+    named = account_titles({row.account_id for row in found})
+    return [
+        MoneyWait(row, Money(_missing(row, left), row.currency), named.get(row.account_id, ""))
+        for row in found
+    ]
 
 
 def wait_of(actor: Actor, *, chain_id: UUID) -> MoneyWait | None:

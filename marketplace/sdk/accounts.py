@@ -50,10 +50,13 @@ FORECAST = (
 WAITS = (
     ("bid_id", "behind bid"),
     ("lease_id", "paused lease"),
+    ("account", "account"),
     ("needs", "needs", money),
     ("missing", "top up", money),
     ("since", "since"),
     ("until", "until"),
+    ("budget", "budget"),
+    ("opens_at", "opens again"),
 )
 Limit = Annotated[str, typer.Argument(help="an amount such as 500, or unlimited for chargeback")]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from .forms import money
+from .forms import gpu_hours, money
 from .printing import shown
 from .session import session_of
 from .spoken import NotUnderstood, moment_of
@@ -18,13 +18,15 @@ app = typer.Typer(
 )
 
 SPENT = (
-    ("key", "of"),
+    ("title", "of"),
     ("spent", "spent", money),
-    ("hours", "GPU-hours"),
+    ("storage", "of it for volumes", money),
+    ("gpu_milliseconds", "GPU-hours", gpu_hours),
     ("leases", "leases"),
 )
 SAVED = (
     ("gpu", "GPU"),
+    ("gpu_milliseconds", "GPU-hours", gpu_hours),
     ("paid", "paid", money),
     ("against_cloud", "saved against a cloud", money),
     ("against_dedicated", "against own GPUs", money),
@@ -77,17 +79,18 @@ def spend(
     person: Annotated[UUID | None, typer.Option(help="only of this person")] = None,
     project: Annotated[str | None, typer.Option(help="only of this project")] = None,
     kind: Annotated[str | None, typer.Option(help="only of this kind of work")] = None,
+    gpu: Annotated[str | None, typer.Option(help="only on this model of GPU")] = None,
+    lease: Annotated[UUID | None, typer.Option(help="only of this lease")] = None,
 ) -> None:
-    """Say what leases were charged, by the day of their use."""
+    """Say what leases and volumes were charged, by the day of their use."""
     session = session_of(context)
     asked: dict[str, Any] = {"since": since, "until": until, "unit": unit, "person": person}
-    asked |= {"project": project, "kind": kind}
+    asked |= {"project": project, "kind": kind, "gpu": gpu, "lease": lease}
     given = {name: value for name, value in asked.items() if value is not None}
     found = list(session.client.all("spending", by=by, **given))
     if not session.printer.as_json:
         for each in found:
-            each["hours"] = f"{each['gpu_milliseconds'] / 3_600_000:.1f}"
-            each["key"] = each["key"] or "(none)"
+            each["title"] = each["title"] or "(none)"
     session.printer.table(found, SPENT, empty="Nothing was charged.")
 
 

@@ -73,6 +73,7 @@ def test_a_wallet_runs_dry_is_warned_pauses_is_topped_up_and_goes_on(dry: Dry) -
     assert go_on_where_there_is_money(dry.store, now=ends_at) == 0
     [waiting] = consumer.get("/api/v1/money-waits").json()["data"]
     assert (waiting["needs"], waiting["missing"]) == ("2.00", "1.00")
+    assert waiting["account"] == "Language models"
     assert "Top up $1.00 to let it go on." in shown(consumer, f"/bids/{dry.bid_id}")
     assert "Work that waits for money" in shown(finance, "/finance")
 

@@ -61,3 +61,31 @@ def test_a_plan_of_exports_is_made_listed_and_ended(market: Market) -> None:
     shown = offpeak(market, "export-plans", "list").stdout
     assert "focus, gl" in shown and "The disk is full." in shown
     assert "Ended." in offpeak(market, "export-plans", "end", BID).stderr
+
+
+def test_spending_is_told_by_name_with_what_of_it_was_for_volumes(market: Market) -> None:
+    unit = {
+        "key": BID, "title": "Lab", "currency": "USD", "spent": "12.00", "storage": "1.50",
+        "gpu_milliseconds": 9_000_000, "leases": 2,
+    }  # fmt: skip
+    market.answers["GET spending"] = 200, {"data": [unit], "next": None}
+
+    done = offpeak(market, "spend", "--gpu", "H100")
+
+    assert done.returncode == 0, done.stderr
+    for shown in ("Lab", "12.00 USD", "1.50 USD", "2.5"):
+        assert shown in done.stdout
+    assert BID not in done.stdout
+
+
+def test_work_that_waits_names_its_account_and_the_budget_without_room(market: Market) -> None:
+    wait = {
+        "bid_id": BID, "lease_id": None, "account": "Language models", "needs": "2.00",
+        "missing": "0.00", "currency": "USD", "since": "2026-12-01T12:00:00Z",
+        "until": "2026-12-08T12:00:00Z", "budget": "Evaluation", "opens_at": "2027-01-01T00:00:00Z",
+    }  # fmt: skip
+    market.answers["GET money-waits"] = 200, {"data": [wait], "next": None}
+
+    shown = offpeak(market, "accounts", "waiting").stdout
+
+    assert "Language models" in shown and "Evaluation" in shown and "01 Jan" in shown

@@ -61,3 +61,16 @@ def test_a_part_of_a_transfer_is_asked_back(market: Market) -> None:
     assert done.returncode == 0, done.stderr
     [body] = [body for _, _, body in market.heard if body]
     assert body == {"number": 1, "amount": "5.00", "reason": "charged twice"}
+
+
+def test_an_owner_agrees_to_self_billing_and_ends_it(market: Market) -> None:
+    market.answers["PUT self-billing"] = 200, {"position": 1}
+    market.answers["GET self-billing"] = 200, {"data": [], "next": None}
+
+    assert "Not agreed." in offpeak(market, "payouts", "self-billing").stderr
+    said = ("payouts", "self-billing", "--agree", "--small-business")
+    assert "Agreed." in offpeak(market, *said).stderr
+    assert "Ended." in offpeak(market, "payouts", "self-billing", "--end").stderr
+
+    sent = [body for _, _, body in market.heard if body is not None]
+    assert sent == [{"agreed": True, "small_business": True}, {"agreed": False}]

@@ -256,6 +256,20 @@ def test_nothing_new_is_noted_where_nothing_changed() -> None:
     assert isinstance(state.budgets[BUDGET].noted, SpendingNoted)
 
 
+def test_a_threshold_that_is_reached_again_in_its_period_is_not_told_again() -> None:
+    pausing = replace(budget(amount=100), thresholds=(Threshold(1_000_000, "pause"),))
+    state, told = after(pausing), []
+    for through, (spent, more) in enumerate(((100, 10), (105, 0), (110, 0)), 1):
+        counted = Counted(BUDGET, {period_at("month", NOON).starts_at: usd(spent).nanos}, 0)
+        noticed = rules.note(state, TENANT, [counted], CountedUpTo(0, through), at=NOON)
+        told += [each for each in noticed if isinstance(each, SpendingThresholdMet)]
+        state = after(*noticed, state=state)
+        state = asked(state, more) if more else state
+
+    assert [(each.at_ppm, each.action) for each in told] == [(1_000_000, "pause")]
+    assert limit(state) == usd(110).nanos, "it was opened by the grant, and reached once more"
+
+
 def grant(amount: float, *, by: object = PERSON, days: int = 3, at: datetime = NOON) -> object:
     return SpendingGrantAsked(
         tenant_id=TENANT,

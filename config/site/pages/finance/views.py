@@ -124,8 +124,7 @@ def _low(row: AccountRow) -> str:
 def _waiting(actor: Actor) -> list[dict[str, Any]]:
     """Return work that waits for money, with the account that has to cover it."""
     waits = money_waits.told(money_waits.waits(actor), limit=LINES_MAX)
-    titles = {row.pk: row.title for row in money.accounts(actor)} if waits else {}
-    return [{"wait": each, "account": titles.get(each.row.account_id, "")} for each in waits]
+    return [{"wait": each, "account": each.account} for each in waits]
 
 
 def _account(row: AccountRow, lasting: Forecast | None) -> dict[str, Any]:
