@@ -16,7 +16,8 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore
 from ledger.turns import each_alone
 from metering.domain.instants import millis_down
-from metering.domain.two_meters import Tolerance, compare, words
+from metering.domain.rollup import Span
+from metering.domain.two_meters import HOUR_MS, Compared, Tolerance, compare, judged_in, words
 from metering.models import Heartbeat, MeterRow, MetersCompared, UsageRow
 from metering.queries.two_meters import both_meters
 
@@ -64,23 +65,18 @@ def _compare(
     row = MeterRow.objects.filter(lease_id=lease_id).first()
     if row is None:
         return 0
-    span = (millis_down(window.starts_at), millis_down(window.ends_at))
-    gpus, away = both_meters(row, span)
-    compared = compare([each for _, _, each in gpus], span, not_counted=away)
-    beyond, contested = compared.is_beyond(tolerance), 0
+    span = _span(window)
+    compared, in_hour = _both(row, span, judged_in(span))
+    beyond, contested = compared.missing_ms > 0 and in_hour.is_beyond(tolerance), 0
     if beyond:
-        entry_id = usage_entry(LeaseId(lease_id), window)
-        reason = words(compared, tolerance)[:REASON_LENGTH_MAX]
         try:
-            contested = int(
-                contest_by_meters(
-                    store, entry_id, used_millis=compared.alive_ms, reason=reason, now=now
+            for each in (*_tolerated_before(lease_id, window), window):
+                of_it, _ = _both(row, _span(each), judged_in(span))
+                contested += _contest(
+                    store, lease_id, each, of_it, words(of_it, in_hour, tolerance), now=now
                 )
-            )
         except ChargeUnknown:
-            return 0  # its row lags: the next pass looks again
-        except (NothingContested, DisputeTooLate) as refusal:
-            log.info("meters.not-contested", lease=str(lease_id), code=refusal.code)
+            return contested  # its row lags: the next pass looks again
     MetersCompared.objects.get_or_create(
         lease_id=lease_id,
         starts_at=window.starts_at,
@@ -93,3 +89,60 @@ def _compare(
         },
     )
     return contested
+
+
+def _span(window: Window) -> Span:
+    return millis_down(window.starts_at), millis_down(window.ends_at)
+
+
+def _both(row: MeterRow, span: Span, around: Span) -> tuple[Compared, Compared]:
+    """Return how the meters differ in a span, and in the longer one in which it is judged."""
+    gpus, away = both_meters(row, (min(span[0], around[0]), around[1]))
+    granted = [each for _, _, each in gpus]
+    return (
+        compare(granted, span, not_counted=away),
+        compare(granted, around, not_counted=away),
+    )
+
+
+def _tolerated_before(lease_id: UUID, window: Window) -> list[Window]:
+    """Return windows of the same hour that lack something, and were tolerated so far."""
+    found = MetersCompared.objects.filter(
+        lease_id=lease_id,
+        ends_at__gt=window.ends_at - timedelta(milliseconds=HOUR_MS),
+        starts_at__lt=window.starts_at,
+        missing_ms__gt=0,
+        is_beyond=False,
+    )
+    return [
+        Window(*each) for each in found.order_by("starts_at").values_list("starts_at", "ends_at")
+    ]
+
+
+def _contest(
+    store: EventStore,
+    lease_id: UUID,
+    window: Window,
+    compared: Compared,
+    reason: str,
+    *,
+    now: datetime,
+) -> int:
+    """Contest the charge of a window for what its work gave no sign of; return if it is contested.
+
+    Raises: ChargeUnknown.
+    """
+    contested = 0
+    try:
+        contested = contest_by_meters(
+            store,
+            usage_entry(LeaseId(lease_id), window),
+            used_millis=compared.alive_ms,
+            reason=reason[:REASON_LENGTH_MAX],
+            now=now,
+        )
+    except (NothingContested, DisputeTooLate) as refusal:
+        log.info("meters.not-contested", lease=str(lease_id), code=refusal.code)
+    done = MetersCompared.objects.filter(lease_id=lease_id, starts_at=window.starts_at)
+    done.update(is_beyond=True)
+    return int(contested)

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from metering.domain.rollup import Span
 
 PPM = 1_000_000
+HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """By how much the meters may differ: by a share of what was granted, or by a time for each GPU.
+    """By how much the meters may differ in an hour: by a share of it, or by a time for each GPU.
 
-    A difference counts where it is more than both.
+    A difference counts where it is more than both. An hour, whatever a usage window is: of windows
+    of a minute none could ever lack more than a minute.
     """
 
     ppm: int
@@ -136,12 +138,22 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def words(compared: Compared, tolerance: Tolerance) -> str:
-    """Say in what the meters differ, for those who decide."""
-    share = compared.missing_ms * 1000 // max(1, compared.compared_ms)
+def judged_in(window: Span) -> Span:
+    """Return the span in which a window is judged: itself, or the hour up to its end."""
+    return min(window[0], window[1] - HOUR_MS), window[1]
+
+
+def words(compared: Compared, in_hour: Compared, tolerance: Tolerance) -> str:
+    """Say in what the meters differ in a window and its hour, for those who decide."""
+    share = in_hour.missing_ms * 1000 // max(1, in_hour.compared_ms)
+    around = (
+        ""
+        if in_hour == compared
+        else f", for {_seconds(in_hour.missing_ms)} of {_seconds(in_hour.compared_ms)} in an hour"
+    )
     return (
         f"Its own meter says less: for {_seconds(compared.missing_ms)} of"
-        f" {_seconds(compared.compared_ms)} GPU-time the work gave no sign of life"
+        f" {_seconds(compared.compared_ms)} GPU-time the work gave no sign of life{around}"
         f" ({share // 10}.{share % 10} %; up to {tolerance.ppm // 10_000} % or"
         f" {_seconds(tolerance.millis)} a GPU is tolerated)."
     )

@@ -70,10 +70,10 @@ def beat(*spans: tuple[float, float], source: UUID = LEASE, now: datetime = LATE
     take_heartbeats(LEASE, source, said, starts_ms=START, now=now)
 
 
-def rated(world: World) -> None:
+def rated(world: World, *, window_seconds: int = 3600) -> None:
     world.report("exited", 60, exit_code=0)
     world.over(minute(60))
-    world.close(minute(62), window_seconds=3600)
+    world.close(minute(62), window_seconds=window_seconds)
     while follow_projections(world.store, LEDGER):
         pass
     world.follow()
@@ -122,6 +122,36 @@ def test_meters_that_agree_within_the_tolerance_contest_nothing(world: World) ->
 
     found = MetersCompared.objects.get()
     assert (found.missing_ms, found.is_beyond) == (54_000, False)
+    assert not DisputeRow.objects.exists()
+
+
+@pytest.mark.parametrize("window_seconds", [60, 300, 1200])
+def test_as_much_is_contested_however_short_usage_windows_are(
+    world: World, window_seconds: int
+) -> None:
+    beat((0, 20), (20.5, 25), (25.5, 30))  # a minute in all is tolerated in an hour, at first
+    rated(world, window_seconds=window_seconds)
+
+    while compared(world):
+        pass
+
+    rows = DisputeRow.objects.all()
+    missing = sum(row.charged_millis - row.used_millis for row in rows)
+    assert missing == 31 * MINUTE
+    assert len(rows) == len({row.entry_id for row in rows})
+    found = MetersCompared.objects.all()
+    assert all(row.is_beyond == (row.missing_ms > 0) for row in found)
+    last = max(rows, key=lambda row: row.starts_at)
+    assert "for 1860 s of 3600 s in an hour" in last.reason, last.reason
+
+
+@pytest.mark.parametrize("window_seconds", [60, 1200])
+def test_a_minute_in_an_hour_is_tolerated_in_any_windows(world: World, window_seconds: int) -> None:
+    beat((0, 20), (20.5, 60))
+    rated(world, window_seconds=window_seconds)
+
+    assert compared(world) == 0
+    assert sum(row.missing_ms for row in MetersCompared.objects.all()) == 30_000
     assert not DisputeRow.objects.exists()
 
 
