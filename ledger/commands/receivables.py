@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ledger.commands.bills import bill_among
 from ledger.commands.money import opening_account
-from ledger.domain import payments, receivables, returns
+from ledger.domain import payments, receivables, returns, stopped_credit
 from ledger.domain.account_ids import bad_debts_account, cash_account
 from ledger.domain.accounts import Account, AccountUnknown
 from ledger.domain.event import Event
@@ -279,6 +279,24 @@ def note_collection_ended(
     )
 
 
+def left_of(store: EventStore, invoice_id: UUID) -> Money:
+    """Return what is owed of an invoice, by its streams. Raises: InvoiceUnknown."""
+    return (load(store, Receivable, invoice_id) or Receivable()).left(bill_of(store, invoice_id))
+
+
+def note_collection_lowered(
+    store: EventStore, invoice_id: UUID, *, left: Money, by: Meta, now: datetime
+) -> Position:
+    """Note that the payment service collects no more of an invoice than this."""
+    bill = bill_of(store, invoice_id)
+    return _record(
+        store,
+        invoice_id,
+        lambda known: receivables.lower_collection(known, bill, left=left, now=now),
+        by=by,
+    )
+
+
 def note_overdue(store: EventStore, invoice_id: UUID, *, by: Meta, now: datetime) -> Position:
     """Note that an invoice was not paid by its day, if so; once."""
     bill = bill_of(store, invoice_id)
@@ -289,12 +307,12 @@ def note_overdue(store: EventStore, invoice_id: UUID, *, by: Meta, now: datetime
 
 def stop_credit(store: EventStore, invoice_id: UUID, *, by: Meta, now: datetime) -> Position:
     """Keep new bids from the account of an invoice that is overdue for long; once."""
-    return _of_account(store, invoice_id, receivables.stop_credit, by=by, now=now)
+    return _of_account(store, invoice_id, stopped_credit.stop_credit, by=by, now=now)
 
 
 def resume_credit(store: EventStore, invoice_id: UUID, *, by: Meta, now: datetime) -> Position:
     """Let an invoice that is settled stand in the way of bids no longer."""
-    return _of_account(store, invoice_id, receivables.resume_credit, by=by, now=now)
+    return _of_account(store, invoice_id, stopped_credit.resume_credit, by=by, now=now)
 
 
 def _of_account(

@@ -78,6 +78,19 @@ class CollectionEnded(Event, name="ledger.invoice-collection-ended"):
     at: datetime
 
 
+class CollectionLowered(Event, name="ledger.invoice-collection-lowered"):
+    """The payment service collects no more of an invoice than is still owed: `left`.
+
+    What was credited, or paid in another way, was taken off there.
+    """
+
+    invoice_id: UUID
+    account_id: AccountId
+    number: str
+    left: Money
+    at: datetime
+
+
 class InvoiceOverdue(Event, name="ledger.invoice-overdue"):
     """An invoice was not paid in full by the day it was due. left: what is still owed."""
 
@@ -130,6 +143,7 @@ ReceivableEvent = (
     | InvoicePaid
     | InvoicePaymentFailed
     | CollectionEnded
+    | CollectionLowered
     | InvoiceOverdue
     | WriteOffAsked
     | WriteOffDeclined

@@ -22,9 +22,7 @@ from ledger.domain.journal import reference_name
 from ledger.domain.money import Money
 from ledger.domain.receivable_events import (
     CollectionEnded,
-    CreditEvent,
-    CreditResumed,
-    CreditStopped,
+    CollectionLowered,
     InvoiceHandedOver,
     InvoiceNotHandedOver,
     InvoiceOverdue,
@@ -79,6 +77,7 @@ class Receivable:
     """What became of one invoice. paid: by the name of the payment's reference.
 
     asked: a write-off that waits for a second person. ended: why it is collected no longer.
+    collected: what the payment service collects of it since that was lowered; None: all of it.
     """
 
     STREAM: ClassVar[str] = "receivable"
@@ -88,6 +87,7 @@ class Receivable:
     paid: Mapping[str, InvoicePaid] = field(default_factory=dict)
     failed: str = ""
     ended: Left | None = None
+    collected: Money | None = None
     overdue: InvoiceOverdue | None = None
     asked: WriteOffAsked | None = None
     written_off_nanos: int = 0
@@ -108,6 +108,8 @@ class Receivable:
                 return replace(state, failed=event.reason)
             case CollectionEnded():
                 return replace(state, ended=event.why)
+            case CollectionLowered():
+                return replace(state, collected=event.left)
             case InvoiceOverdue():
                 return replace(state, overdue=event)
             case WriteOffAsked():
@@ -263,6 +265,23 @@ def end_collection(
     ]
 
 
+def lower_collection(
+    state: Receivable | None, bill: Bill, *, left: Money, now: datetime
+) -> list[CollectionLowered]:
+    """Note that the payment service collects no more than `left`; once for each amount."""
+    if state is not None and state.collected == left:
+        return []
+    return [
+        CollectionLowered(
+            invoice_id=bill.issued.invoice_id,
+            account_id=bill.issued.account_id,
+            number=bill.issued.number,
+            left=left,
+            at=now,
+        )
+    ]
+
+
 def fall_due(state: Receivable | None, bill: Bill, *, now: datetime) -> list[InvoiceOverdue]:
     """Note that it was not paid by its day, once."""
     state = state or Receivable()
@@ -406,33 +425,3 @@ def _asked(state: Receivable | None, bill: Bill) -> WriteOffAsked:
     if state is None or state.asked is None:
         raise WriteOffUnknown(number=bill.issued.number)
     return state.asked
-
-
-# --- credit of the account ----------------------------------------------------------------------
-
-
-def stop_credit(
-    account: Account, state: Receivable | None, bill: Bill, *, now: datetime
-) -> list[CreditEvent]:
-    """Decide that an invoice keeps new bids from its account: overdue for long, and not paid."""
-    overdue = None if state is None else state.overdue
-    number = bill.issued.number
-    if state is None or overdue is None or now < overdue.blocks_at:
-        return []
-    if number in account.stopped or state.left(bill).nanos == 0:
-        return []
-    own = account.opened.account_id
-    invoice_id = bill.issued.invoice_id
-    return [CreditStopped(account_id=own, invoice_id=invoice_id, number=number, at=now)]
-
-
-def resume_credit(
-    account: Account, state: Receivable | None, bill: Bill, *, now: datetime
-) -> list[CreditEvent]:
-    """Decide that an invoice that is settled stands in the way no longer."""
-    number = bill.issued.number
-    if number not in account.stopped or (state or Receivable()).left(bill).nanos:
-        return []
-    own = account.opened.account_id
-    invoice_id = bill.issued.invoice_id
-    return [CreditResumed(account_id=own, invoice_id=invoice_id, number=number, at=now)]

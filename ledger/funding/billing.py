@@ -11,11 +11,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models.functions import Coalesce
+
 from ledger.commands import receivables as commands
 from ledger.commands import wallet as payers
 from ledger.domain.ids import AccountId
 from ledger.domain.minor_units import money_of, unit_of
+from ledger.domain.money import Money
 from ledger.domain.receivable_events import Left
+from ledger.domain.rounding import in_words
 from ledger.domain.wallet import Wallet
 from ledger.eventstore.port import EventStore, Meta, load
 from ledger.funding.settling import marks_of
@@ -50,6 +54,10 @@ def calls(store: EventStore, payments: Payments, now: datetime) -> Iterator[Call
     )
     for row in fresh.order_by("issued_at", "invoice_id")[:CALLS_MAX]:
         yield _hand_over(store, payments, row, now)
+    collected = Coalesce("collected_nanos", "total_nanos")
+    less = ReceivableRow.objects.filter(state="open", ended="", left_nanos__lt=collected)
+    for row in less.exclude(reference="").order_by("issued_at", "invoice_id")[:CALLS_MAX]:
+        yield _lower(store, payments, row, now)
     over = ReceivableRow.objects.filter(ended="").exclude(state="open").exclude(reference="")
     over = over.exclude(paid_by__startswith=BY_SERVICE)
     for row in over.order_by("issued_at", "invoice_id")[:CALLS_MAX]:
@@ -129,6 +137,37 @@ def _minor(nanos: int, currency: str) -> int:
     """Return an amount in minor units; what is smaller than one is left out."""
     minor = abs(nanos) // unit_of(currency)
     return minor if nanos >= 0 else -minor
+
+
+def _lower(store: EventStore, payments: Payments, row: ReceivableRow, now: datetime) -> Call:
+    """Let the service collect no more than is owed, once something was credited or paid here.
+
+    How much less is worked out from what it says is left there: so it is taken off once, whatever
+    was lost on the way.
+    """
+
+    def act() -> None:
+        there = payments.bill(row.reference)
+        settle_bill(store, payments, there, by=BY.step(f"lowered:{row.pk}"), now=now)
+        left = commands.left_of(store, row.pk)
+        minor = left.nanos // unit_of(row.currency)
+        if there.state == "open" and 0 < minor < there.left:
+            payments.lower_bill(
+                row.reference,
+                there.left - minor,
+                words=f"Credited, or paid in another way: {in_words(left)} are left to pay.",
+                key=f"offpeak:invoice:{row.pk}:left:{minor}",
+            )
+        note(left)
+
+    def note(left: Money) -> None:
+        commands.note_collection_lowered(store, row.pk, left=left, by=BY, now=now)
+
+    return Call(
+        f"invoice-less:{row.pk}:{row.left_nanos}",
+        act,
+        lambda _: note(commands.left_of(store, row.pk)),
+    )
 
 
 def _end(store: EventStore, payments: Payments, row: ReceivableRow, now: datetime) -> Call:

@@ -12,6 +12,7 @@ class ReceivableRow(models.Model):
 
     left_nanos: what is owed of it. reference: its id at the payment service; empty: it is paid by
     transfer. refused: why the service did not take it. ended: why it collects it no longer.
+    collected_nanos: what it collects since that was lowered; None: what it was handed.
     blocked: the account takes no new bids for it. write_off_…: one that waits for a decision.
     """
 
@@ -41,6 +42,7 @@ class ReceivableRow(models.Model):
     refused = models.CharField(max_length=200)
     failed = models.CharField(max_length=200)
     ended = models.CharField(max_length=16)
+    collected_nanos = models.BigIntegerField(null=True)
     write_off_id = models.UUIDField(null=True)
     write_off_nanos = models.BigIntegerField()
     write_off_reason = models.CharField(max_length=200)

@@ -135,12 +135,13 @@ class BillState:
     """An invoice as it stands there: `draft`, `open`, `paid`, `void`, `uncollectible`.
 
     payments: what the service itself took for it, by the payment's id; not what was paid in
-    another way. url: where it is paid.
+    another way. left: what it still collects. url: where it is paid.
     """
 
     bill: str
     state: str
     minor: int
+    left: int
     currency: str
     url: str
     payments: tuple[tuple[str, int], ...]
@@ -197,6 +198,10 @@ class Payments(Connecting, Protocol):
 
     def bill(self, bill: str) -> BillState:
         """Return an invoice as it stands."""
+        ...
+
+    def lower_bill(self, bill: str, minor: int, *, words: str, key: str) -> None:
+        """Say that so much less is to be paid of an open invoice: less than all that is left."""
         ...
 
     def settle_bill(self, bill: str, *, key: str) -> None:

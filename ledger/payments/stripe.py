@@ -70,6 +70,10 @@ class StripePayments(StripeConnect):
         """Return an Invoice."""
         return stripe_bills.read(self.client, bill)
 
+    def lower_bill(self, bill: str, minor: int, *, words: str, key: str) -> None:
+        """Make a Credit Note for an open Invoice."""
+        stripe_bills.lower(self.client, bill, minor, words=words, key=key)
+
     def settle_bill(self, bill: str, *, key: str) -> None:
         """Mark an Invoice as paid out of band."""
         stripe_bills.settle(self.client, bill, key=key)

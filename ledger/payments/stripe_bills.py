@@ -63,6 +63,7 @@ def read(client: stripe.StripeClient, bill: str) -> BillState:
         bill=said["id"],
         state=said.get("status") or "draft",
         minor=said["total"],
+        left=int(said.get("amount_remaining") or 0),
         currency=said["currency"].upper(),
         url=said.get("hosted_invoice_url") or "",
         payments=tuple(
@@ -84,6 +85,12 @@ def _payments(said: dict[str, Any]) -> list[tuple[str, str, int]]:
         if intent:
             found.append((intent, str(each.get("status")), int(each.get("amount_paid") or 0)))
     return found
+
+
+def lower(client: stripe.StripeClient, bill: str, minor: int, *, words: str, key: str) -> None:
+    """Credit a part of what is left of an open invoice, so that it is not collected."""
+    asked: Any = {"invoice": bill, "amount": minor, "memo": words[:500]}
+    ask(lambda: client.v1.credit_notes.create(asked, {"idempotency_key": key}))
 
 
 def settle(client: stripe.StripeClient, bill: str, *, key: str) -> None:

@@ -8,6 +8,7 @@ from typing import get_args
 from ledger.domain.invoice_events import CreditNoteIssued, InvoiceIssued
 from ledger.domain.receivable_events import (
     CollectionEnded,
+    CollectionLowered,
     CreditEvent,
     CreditStopped,
     InvoiceHandedOver,
@@ -93,6 +94,8 @@ def project_receivable(event: ReceivableEvent | CreditEvent, rows: Rows) -> None
             rows.change(ReceivableRow, row.pk, failed=event.reason)
         case CollectionEnded():
             rows.change(ReceivableRow, row.pk, ended=event.why, url="")
+        case CollectionLowered():
+            rows.change(ReceivableRow, row.pk, collected_nanos=event.left.nanos)
         case InvoiceOverdue():
             rows.change(ReceivableRow, row.pk, overdue_at=event.due_at, blocks_at=event.blocks_at)
         case WriteOffAsked() | WriteOffDeclined() | WriteOffApproved():

@@ -24,7 +24,7 @@ from ledger.domain.receivables import (
 )
 from ledger.eventstore.memory import MemoryStore
 from ledger.funding import billing, reconciling
-from ledger.models import AccountRow, JournalEntryRow, PaymentCall, ReceivableRow
+from ledger.models import AccountRow, InvoiceRow, JournalEntryRow, PaymentCall, ReceivableRow
 from ledger.queries.depletion import left_on
 from tests.conftest import SOMEBODY
 from tests.ledger import invoiced
@@ -225,6 +225,61 @@ def test_a_part_that_was_paid_leaves_the_rest_owed(desk: PostpayDesk) -> None:
     bills.pay_bill(desk.double, row.reference)
     desk.hear()
     assert desk.receivable.state == "paid" and desk.total == usd(0)
+
+
+@pytest.mark.parametrize("how", ["credited", "paid by transfer"])
+def test_what_is_settled_here_is_collected_no_more(desk: PostpayDesk, how: str) -> None:
+    row = desk.handed_over()
+    told = desk.notices()
+    if how == "credited":
+        invoice = InvoiceRow.objects.get()
+        invoiced.credit(desk.store, invoice, (invoice.lines[0]["line_id"], usd(10).nanos))
+    else:
+        desk.enter("TX 1", 10)
+    assert desk.owed == usd(2.34)
+
+    assert desk.call() == 1
+    bill = desk.double.one(row.reference)
+    assert (bill["status"], bill["amount_remaining"], bill["total"]) == ("open", 234, 1234)
+    desk.follow()
+    assert desk.call() == 0 and desk.receivable.collected_nanos == 2_340_000_000
+
+    bills.pay_bill(desk.double, row.reference)
+    desk.hear()
+    assert desk.receivable.state == "paid"
+    assert desk.total == usd(0)
+    assert [each for each in desk.notices() if each not in told] == []
+
+
+@pytest.mark.parametrize("how", ["before", "after", "500"])
+def test_it_is_lowered_once_whatever_is_lost_on_the_way(desk: PostpayDesk, how: str) -> None:
+    row = desk.handed_over()
+    left = [how]
+    desk.double.breaks.append(
+        lambda method, asked: (
+            left.pop() if left and method == "POST" and asked == "/v1/credit_notes" else ""
+        )
+    )
+    desk.enter("TX 1", 10)
+    assert desk.call() == 0 and desk.double.one(row.reference)["status"] == "open"
+    desk.later(seconds=6)
+    assert desk.call() == 1
+
+    assert desk.double.one(row.reference)["amount_remaining"] == 234
+    assert len(desk.double.all_of("credit_note")) == 1
+    desk.enter("TX 2", 1)
+    desk.call()
+    assert desk.double.one(row.reference)["amount_remaining"] == 134
+
+
+def test_what_was_paid_there_meanwhile_is_not_taken_off_again(desk: PostpayDesk) -> None:
+    row = desk.handed_over()
+    bills.pay_bill(desk.double, row.reference, 1000)  # and no notice of it has come yet
+    desk.enter("TX 1", 1)
+    assert desk.call() == 1
+
+    assert desk.double.one(row.reference)["amount_remaining"] == 134
+    assert desk.owed == usd(1.34)
 
 
 # --- by hand --------------------------------------------------------------------------------------

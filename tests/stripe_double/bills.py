@@ -37,6 +37,8 @@ def carry_out(double: StripeDouble, asked: Operation, name: str, params: Json) -
             }
             double.tell("invoice.finalized", bill)
             return bill
+        case "POST", "/v1/credit_notes":
+            return _credit(double, params)
         case "POST", "/v1/invoices/{invoice}/send":
             bill = _in_state(double, name, "open")
             double.tell("invoice.sent", bill)
@@ -93,6 +95,30 @@ def _line(double: StripeDouble, params: Json) -> Json:
     )
     for name in ("total", "subtotal"):
         bill[name] += params["amount"]
+    return made
+
+
+def _credit(double: StripeDouble, params: Json) -> Json:
+    bill = _in_state(double, params["invoice"], "open")
+    amount = params["amount"]
+    if not 0 < amount <= bill["amount_remaining"]:
+        raise Wrong("The sum of credit amount must be at most what is left of the invoice.")
+    for name in ("amount_due", "amount_remaining"):
+        bill[name] -= amount
+    bill["pre_payment_credit_notes_amount"] += amount
+    made = double.make(
+        "credit_note",
+        amount=amount,
+        currency=bill["currency"],
+        customer=bill["customer"],
+        invoice=bill["id"],
+        memo=params.get("memo"),
+        status="issued",
+    )
+    double.tell("credit_note.created", made)
+    if not bill["amount_remaining"]:
+        bill["status"] = "paid"
+        double.tell("invoice.paid", bill)
     return made
 
 

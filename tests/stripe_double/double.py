@@ -51,6 +51,7 @@ PREFIXES = {
     "transfer_reversal": "trr",
     "payout": "po",
     "event": "evt",
+    "credit_note": "cn",
     "invoice": "in",
     "invoiceitem": "ii",
 }

@@ -160,3 +160,17 @@ def test_an_invoice_is_collected_no_longer_and_once_more_is_nothing(
 
     seen = service.payments.bill(made.bill)
     assert (seen.state, seen.payments) == (ends, ())
+
+
+def test_less_is_collected_of_an_open_invoice_and_never_more_than_is_left(
+    service: Service,
+) -> None:
+    made = service.payments.send_bill(wanted(service.payer(), 1000), key=key())
+    once = key()
+    for _ in range(2):
+        service.payments.lower_bill(made.bill, 400, words="Credited.", key=once)
+
+    seen = service.payments.bill(made.bill)
+    assert (seen.state, seen.minor, seen.left) == ("open", 1000, 600)
+    with pytest.raises(PaymentsRefused):
+        service.payments.lower_bill(made.bill, 601, words="Credited.", key=key())
