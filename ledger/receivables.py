@@ -19,7 +19,9 @@ from ledger.domain.receivable_events import (
     CreditStopped,
     InvoiceOverdue,
     InvoicePaid,
+    InvoicePaymentDecided,
     InvoicePaymentFailed,
+    InvoicePaymentTakenBack,
     Left,
     WriteOffApproved,
     WriteOffAsked,
@@ -40,6 +42,8 @@ ENDED: dict[Left, str] = {
 Told = (
     InvoiceOverdue
     | InvoicePaymentFailed
+    | InvoicePaymentTakenBack
+    | InvoicePaymentDecided
     | CollectionEnded
     | WriteOffAsked
     | CreditStopped
@@ -80,7 +84,9 @@ def see_to_receivables(store: EventStore, *, now: datetime) -> int:
 def resume_when_settled(recorded: Recorded, store: EventStore) -> None:
     """Let an account bid again at once when the invoice that stood in the way is settled."""
     event = recorded.event
-    assert isinstance(event, InvoicePaid | WriteOffApproved | CreditNoteIssued)
+    assert isinstance(
+        event, InvoicePaid | InvoicePaymentDecided | WriteOffApproved | CreditNoteIssued
+    )
     by = Meta.because(recorded, policy="resume-when-settled")
     commands.resume_credit(store, event.invoice_id, by=by, now=event.at)
 
@@ -132,6 +138,17 @@ def _words(event: Told) -> tuple[str, str, tuple[str, ...]] | None:
         case InvoicePaymentFailed():
             title = f"{event.number}: a payment did not come about"
             return title, f"{event.reason}\n\nIt is still to be paid.", ("payer",)
+        case InvoicePaymentTakenBack():
+            title = f"A bank took {event.money} of {event.number} back"
+            body = (
+                f"The reason it gives: {event.reason}. That is owed again; Stripe does not collect"
+                " it a second time. Contest it in Stripe's dashboard, or enter the next payment."
+            )
+            return title, body, ("payer", "platform")
+        case InvoicePaymentDecided():
+            whose = "is paid again" if event.won else "stays owed"
+            title = f"{event.number}: the bank has decided, {event.money} {whose}"
+            return title, "", ("payer", "platform")
         case CollectionEnded():
             body = (
                 "Nothing was entered for it. Enter the payment on its page, credit it, or write it"
@@ -152,7 +169,7 @@ def _words(event: Told) -> tuple[str, str, tuple[str, ...]] | None:
 RESUME = Policy(
     name="ledger.resume-when-settled",
     react=resume_when_settled,
-    on=names_of(InvoicePaid, WriteOffApproved, CreditNoteIssued),
+    on=names_of(InvoicePaid, InvoicePaymentDecided, WriteOffApproved, CreditNoteIssued),
 )
 TELL = Policy(
     name="ledger.tell-of-receivable",
@@ -160,6 +177,8 @@ TELL = Policy(
     on=names_of(
         InvoiceOverdue,
         InvoicePaymentFailed,
+        InvoicePaymentTakenBack,
+        InvoicePaymentDecided,
         CollectionEnded,
         WriteOffAsked,
         CreditStopped,

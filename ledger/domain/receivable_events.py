@@ -68,6 +68,36 @@ class InvoicePaymentFailed(Event, name="ledger.invoice-payment-failed"):
     at: datetime
 
 
+class InvoicePaymentTakenBack(Event, name="ledger.invoice-payment-taken-back"):
+    """A payer's bank took back a payment of an invoice, or a part of it: that is owed again.
+
+    dispute: its id at the payment service. reference: of the payment. entry_id: the journal's
+    `dispute` entry.
+    """
+
+    invoice_id: UUID
+    account_id: AccountId
+    number: str
+    dispute: str
+    reference: str
+    entry_id: EntryId
+    money: Money
+    reason: str
+    at: datetime
+
+
+class InvoicePaymentDecided(Event, name="ledger.invoice-payment-decided"):
+    """The bank decided about what it took back. won: it is ours again, and is not owed."""
+
+    invoice_id: UUID
+    account_id: AccountId
+    number: str
+    dispute: str
+    money: Money
+    won: bool
+    at: datetime
+
+
 class CollectionEnded(Event, name="ledger.invoice-collection-ended"):
     """The payment service collects an invoice no longer. What is owed is owed still."""
 
@@ -142,6 +172,8 @@ ReceivableEvent = (
     | InvoiceNotHandedOver
     | InvoicePaid
     | InvoicePaymentFailed
+    | InvoicePaymentTakenBack
+    | InvoicePaymentDecided
     | CollectionEnded
     | CollectionLowered
     | InvoiceOverdue

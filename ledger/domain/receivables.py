@@ -27,7 +27,9 @@ from ledger.domain.receivable_events import (
     InvoiceNotHandedOver,
     InvoiceOverdue,
     InvoicePaid,
+    InvoicePaymentDecided,
     InvoicePaymentFailed,
+    InvoicePaymentTakenBack,
     InvoiceWrittenOff,
     Left,
     ReceivableEvent,
@@ -72,9 +74,19 @@ class WriteOffReasonMissing(Invalid):
     """What is owed is given up for a reason, in words for whoever approves it."""
 
 
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What a payer's bank took back. won: True: decided for us; False: against; None: open."""
+
+    money: Money
+    won: bool | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receivable:
     """What became of one invoice. paid: by the name of the payment's reference.
+
+    taken_back: payments that a payer's bank took back, by the dispute's id.
 
     asked: a write-off that waits for a second person. ended: why it is collected no longer.
     collected: what the payment service collects of it since that was lowered; None: all of it.
@@ -85,6 +97,7 @@ class Receivable:
     reference: str = ""
     refused: str = ""
     paid: Mapping[str, InvoicePaid] = field(default_factory=dict)
+    taken_back: Mapping[str, TakenBack] = field(default_factory=dict)
     failed: str = ""
     ended: Left | None = None
     collected: Money | None = None
@@ -106,6 +119,12 @@ class Receivable:
                 return replace(state, paid=paid, failed="")
             case InvoicePaymentFailed():
                 return replace(state, failed=event.reason)
+            case InvoicePaymentTakenBack():
+                taken = {**state.taken_back, event.dispute: TakenBack(event.money)}
+                return replace(state, taken_back=taken)
+            case InvoicePaymentDecided():
+                decided = TakenBack(event.money, won=event.won)
+                return replace(state, taken_back={**state.taken_back, event.dispute: decided})
             case CollectionEnded():
                 return replace(state, ended=event.why)
             case CollectionLowered():
@@ -125,6 +144,7 @@ class Receivable:
     def left(self, bill: Bill) -> Money:
         """Return what is still owed; never below zero."""
         gone = sum(each.money.nanos for each in self.paid.values()) + self.written_off_nanos
+        gone -= sum(each.money.nanos for each in self.taken_back.values() if not each.won)
         return Money(max(0, bill.owed_nanos - gone), bill.issued.currency)
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models.functions import Coalesce
 
+from ledger.commands import payments_taken_back as taken_back
 from ledger.commands import receivables as commands
 from ledger.commands import wallet as payers
 from ledger.domain.ids import AccountId
@@ -25,7 +26,7 @@ from ledger.eventstore.port import EventStore, Meta, load
 from ledger.funding.settling import marks_of
 from ledger.funding.tries import Call
 from ledger.models import InvoiceRow, PaymentNotice, ReceivableRow
-from ledger.payments.port import BillState, BillWanted, Payments, PaymentsRefused
+from ledger.payments.port import BillState, BillWanted, DisputeState, Payments, PaymentsRefused
 from ledger.turns import each_alone
 
 CALLS_MAX = 50
@@ -218,6 +219,42 @@ def settle_bill(
             commands.note_payment_failed(
                 store, invoice_id, reason=failed, by=by.step("failed"), now=now
             )
+    return True
+
+
+def settle_taken_back(
+    store: EventStore, payments: Payments, state: DisputeState, *, by: Meta, now: datetime
+) -> bool:
+    """Put on the books what a bank took back of an invoice; tell if it is one of ours.
+
+    Notices come in any order: what was paid is put on the books first.
+    """
+    bill = "" if state.state == "inquiry" or not state.intent else payments.bill_of(state.intent)
+    if not bill:
+        return False
+    there = payments.bill(bill)
+    if not settle_bill(store, payments, there, by=by, now=now):
+        return False
+    invoice_id = UUID(there.marks[INVOICE])
+    taken_back.note_payment_taken_back(
+        store,
+        invoice_id,
+        dispute=state.dispute,
+        intent=state.intent,
+        money=money_of(state.minor, state.currency),
+        reason=state.reason,
+        by=by,
+        now=now,
+    )
+    if state.state in ("won", "lost"):
+        taken_back.note_payment_decided(
+            store,
+            invoice_id,
+            dispute=state.dispute,
+            won=state.state == "won",
+            by=by.step("decided"),
+            now=now,
+        )
     return True
 
 

@@ -153,7 +153,9 @@ def _refund(store: EventStore, payments: Payments, row: PaymentNotice, now: date
 
 
 def _dispute(store: EventStore, payments: Payments, row: PaymentNotice, now: datetime) -> None:
-    settle_dispute(store, payments, payments.dispute(row.about), by=_by(row), now=now)
+    state = payments.dispute(row.about)
+    if not settle_dispute(store, payments, state, by=_by(row), now=now):
+        billing.settle_taken_back(store, payments, state, by=_by(row), now=now)
 
 
 def _method(store: EventStore, payments: Payments, row: PaymentNotice, now: datetime) -> None:

@@ -170,7 +170,10 @@ def _settle(store: EventStore, payments: Payments, movement: Movement, now: date
         return bool(intent) and settle_intent(store, payments.intent(intent), by=BY, now=now)
     if movement.kind in WENT:
         return settle_refund(store, payments.refund(movement.source), by=BY, now=now)
-    return settle_dispute(store, payments, payments.dispute(movement.source), by=BY, now=now)
+    state = payments.dispute(movement.source)
+    if settle_dispute(store, payments, state, by=BY, now=now):
+        return True
+    return billing.settle_taken_back(store, payments, state, by=BY, now=now)
 
 
 def _pay_fee(store: EventStore, movement: Movement, now: datetime) -> None:

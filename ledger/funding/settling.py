@@ -20,7 +20,12 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.refunds import refundable
 from ledger.domain.wallet import Wallet
 from ledger.eventstore.port import EventStore, Meta, load
-from ledger.models import AccountRow, WalletPaymentRow, WalletRefundPartRow, WalletRow
+from ledger.models import (
+    AccountRow,
+    WalletPaymentRow,
+    WalletRefundPartRow,
+    WalletRow,
+)
 from ledger.payments.port import (
     DisputeState,
     IntentState,

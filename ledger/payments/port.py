@@ -200,6 +200,10 @@ class Payments(Connecting, Protocol):
         """Return an invoice as it stands."""
         ...
 
+    def bill_of(self, intent: str) -> str:
+        """Return the invoice that a payment paid; empty: it paid none."""
+        ...
+
     def lower_bill(self, bill: str, minor: int, *, words: str, key: str) -> None:
         """Say that so much less is to be paid of an open invoice: less than all that is left."""
         ...

@@ -70,6 +70,10 @@ class StripePayments(StripeConnect):
         """Return an Invoice."""
         return stripe_bills.read(self.client, bill)
 
+    def bill_of(self, intent: str) -> str:
+        """Return the Invoice of a PaymentIntent."""
+        return stripe_bills.paid_by(self.client, intent)
+
     def lower_bill(self, bill: str, minor: int, *, words: str, key: str) -> None:
         """Make a Credit Note for an open Invoice."""
         stripe_bills.lower(self.client, bill, minor, words=words, key=key)

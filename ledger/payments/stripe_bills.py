@@ -87,6 +87,13 @@ def _payments(said: dict[str, Any]) -> list[tuple[str, str, int]]:
     return found
 
 
+def paid_by(client: stripe.StripeClient, intent: str) -> str:
+    """Return the invoice that a payment paid; empty: it paid none."""
+    wanted: Any = {"payment": {"type": "payment_intent", "payment_intent": intent}, "limit": 1}
+    found = ask(lambda: client.v1.invoice_payments.list(wanted)).to_dict()["data"]
+    return (id_of(found[0].get("invoice")) or "") if found else ""
+
+
 def lower(client: stripe.StripeClient, bill: str, minor: int, *, words: str, key: str) -> None:
     """Credit a part of what is left of an open invoice, so that it is not collected."""
     asked: Any = {"invoice": bill, "amount": minor, "memo": words[:500]}

@@ -15,7 +15,9 @@ from ledger.domain.receivable_events import (
     InvoiceNotHandedOver,
     InvoiceOverdue,
     InvoicePaid,
+    InvoicePaymentDecided,
     InvoicePaymentFailed,
+    InvoicePaymentTakenBack,
     ReceivableEvent,
     WriteOffApproved,
     WriteOffAsked,
@@ -90,6 +92,13 @@ def project_receivable(event: ReceivableEvent | CreditEvent, rows: Rows) -> None
                 failed="",
             )
             _settle(row, rows)
+        case InvoicePaymentTakenBack():
+            paid = row.paid_nanos - event.money.nanos
+            _settle(rows.change(ReceivableRow, row.pk, paid_nanos=paid, url=""), rows)
+        case InvoicePaymentDecided():
+            if event.won:
+                paid = row.paid_nanos + event.money.nanos
+                _settle(rows.change(ReceivableRow, row.pk, paid_nanos=paid), rows)
         case InvoicePaymentFailed():
             rows.change(ReceivableRow, row.pk, failed=event.reason)
         case CollectionEnded():

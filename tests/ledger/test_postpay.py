@@ -282,6 +282,52 @@ def test_what_was_paid_there_meanwhile_is_not_taken_off_again(desk: PostpayDesk)
     assert desk.owed == usd(1.34)
 
 
+@pytest.mark.parametrize("won", [True, False])
+def test_a_payment_that_a_bank_takes_back_is_owed_again(desk: PostpayDesk, won: bool) -> None:
+    row = desk.handed_over()
+    intent = bills.pay_bill(desk.double, row.reference)
+    desk.hear()
+    assert desk.receivable.state == "paid"
+    told = desk.notices()
+
+    taken = desk.double.dispute(intent["id"])
+    for _ in range(2):
+        desk.double.tell("charge.dispute.created", taken)
+        desk.hear()
+
+    assert (desk.receivable.state, desk.owed) == ("open", usd(12.34))
+    assert desk.total == usd(-12.34)
+    [entry] = JournalEntryRow.objects.filter(kind="dispute")
+    assert entry.reference == taken["id"]
+    new = [each for each in desk.notices() if each not in told]
+    assert any("A bank took 12.34 USD of" in each for each in new), new
+    assert desk.call() == 0  # Stripe has it as paid, and does not collect it a second time
+
+    desk.double.decide(taken["id"], "won" if won else "lost")
+    desk.hear()
+    if won:
+        assert (desk.receivable.state, desk.total) == ("paid", usd(0))
+    else:
+        assert (desk.receivable.state, desk.owed) == ("open", usd(12.34))
+        desk.enter("TX 9")
+        assert (desk.receivable.state, desk.total) == ("paid", usd(0))
+    desk.double.tell("charge.dispute.closed", desk.double.one(taken["id"]))
+    desk.hear()
+    assert desk.receivable.state == "paid"
+
+
+def test_a_bank_that_takes_back_is_heard_before_the_payment_is(desk: PostpayDesk) -> None:
+    row = desk.handed_over()
+    intent = bills.pay_bill(desk.double, row.reference)
+    desk.double.dispute(intent["id"], 500)
+    for notice in reversed(desk.double.notices[desk.told :]):
+        desk.take(notice)
+    desk.look()
+
+    assert (desk.receivable.state, desk.owed, desk.total) == ("open", usd(5), usd(-5))
+    assert desk.kinds()[-2:] == ["funds", "dispute"]
+
+
 # --- by hand --------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,15 @@ def carry_out(double: StripeDouble, asked: Operation, name: str, params: Json) -
             }
             double.tell("invoice.finalized", bill)
             return bill
+        case "GET", "/v1/invoice_payments":
+            wanted = params["payment"]
+            found = [
+                each
+                for bill in double.all_of("invoice")
+                for each in bill["payments"]["data"]
+                if each["payment"]["payment_intent"] == wanted["payment_intent"]
+            ]
+            return double.listed(found, asked.path, params)
         case "POST", "/v1/credit_notes":
             return _credit(double, params)
         case "POST", "/v1/invoices/{invoice}/send":
