@@ -246,10 +246,13 @@ def test_a_killed_agent_leaves_no_second_filler(host: Host) -> None:
     (host.state_dir / "hand.sock").unlink()
 
     host.start()
-    until(lambda: host.filler_cards() == sorted(GPUS))
 
-    after = {each.pid for each in fillers_of(host.state_dir)}
-    assert len(after) == len(GPUS) and not before & after
+    def others() -> bool:
+        """Tell if there is one on each card, and none from before: one is ended, then started."""
+        after = {each.pid for each in fillers_of(host.state_dir)}
+        return len(after) == len(GPUS) and not before & after
+
+    until(lambda: host.filler_cards() == sorted(GPUS) and others())
     host.stop()
     assert fillers_of(host.state_dir) == []
 
